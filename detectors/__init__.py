@@ -1,0 +1,1 @@
+"""Detectors: decode → pair → evidence → evaluate → escalate, each a pure stage."""

@@ -1,0 +1,173 @@
+"""Fingerprints: additive sums per unit from which every diagnostic feature is computed.
+
+Sums add, so a slice's recent past is one vector, and merging shards is an addition.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paritas.detectors.evidence import PairBatch
+from paritas.detectors.pairs import Floats
+from paritas.records import TokenStatus
+
+__all__ = ["BANDS", "EDGES", "FIELDS", "HISTOGRAM", "Fingerprint", "Recent", "fingerprints"]
+
+# log q of the sampled token: above .9, .5-.9, .1-.5, .01-.1, below .01
+BANDS = (np.log(0.9), np.log(0.5), np.log(0.1), np.log(0.01))
+# Position in the response: powers of four, so that long contexts keep four bins a decade or so.
+EDGES = (0, 16, 64, 256, 1024, 4096, 16384)
+# |ell| in powers of two from 2^-15 to 2^5 nats: enough for medians of fp32 noise and for broken tokens
+HISTOGRAM = tuple(2.0**e for e in range(-15, 6))
+CEILING = 50.0  # nats; squares and fourth powers of |ell| stay finite and comparable
+
+
+def _names() -> Iterator[str]:
+    yield from ("tokens", "abs", "ell", "ell2", "ell4", "not_above", "k3", "capped")
+    yield from ("up15", "down15", "up2", "down2", "equal")
+    yield from ("p", "q", "pp", "qq", "pq")
+    for lag in ("back", "ahead"):
+        yield from (f"{lag}_{name}" for name in ("n", "p", "q", "pp", "qq", "pq"))
+    yield from ("top1_n", "top1_gain", "top1_variance", "units")
+    yield from (f"band{i}_{name}" for i in range(len(BANDS) + 1) for name in ("n", "ell"))
+    yield from (f"position{i}_{name}" for i in range(len(EDGES)) for name in ("n", "abs", "abs2"))
+    yield from (f"histogram{i}" for i in range(len(HISTOGRAM) + 1))
+    yield from (f"status_{s.name.lower()}" for s in TokenStatus)
+
+
+FIELDS: Mapping[str, int] = MappingProxyType({name: i for i, name in enumerate(_names())})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fingerprint:
+    """Sums over some units; `values` has one entry per name in `FIELDS`."""
+
+    values: Floats
+
+    def __getitem__(self, name: str) -> float:
+        return float(self.values[FIELDS[name]])
+
+    def __add__(self, other: "Fingerprint") -> "Fingerprint":
+        return Fingerprint(self.values + other.values)
+
+    @classmethod
+    def zero(cls) -> "Fingerprint":
+        """The fingerprint of no units."""
+        return cls(np.zeros(len(FIELDS)))
+
+
+@dataclass(slots=True)
+class Recent:
+    """The last `window` to twice `window` units of one slice, as two sums that rotate.
+
+    Two sums instead of a ring of pairs: bounded memory, and a change is seen undiluted after
+    at most one window.
+    """
+
+    window: int = 256
+    older: Floats = field(default_factory=lambda: np.zeros(len(FIELDS)))
+    newer: Floats = field(default_factory=lambda: np.zeros(len(FIELDS)))
+    filled: int = 0
+
+    def fold(self, unit: Floats) -> None:
+        """Add one unit's sums."""
+        if self.filled == self.window:
+            self.older, self.newer, self.filled = self.newer, np.zeros(len(FIELDS)), 0
+        self.newer = self.newer + unit
+        self.filled += 1
+
+    def total(self) -> Fingerprint:
+        """Sums over everything still remembered."""
+        return Fingerprint(self.older + self.newer)
+
+    def as_dict(self) -> dict[str, object]:
+        """JSON-ready state."""
+        return {"older": self.older.tolist(), "newer": self.newer.tolist(), "filled": self.filled}
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, object], window: int) -> "Recent":
+        """Restore what `as_dict` gave."""
+        older, newer = (np.array(state[k], dtype=np.float64) for k in ("older", "newer"))
+        return cls(window, older, newer, int(str(state["filled"])))
+
+
+def fingerprints(batch: PairBatch) -> Floats:
+    """Sums of each pair of `batch`, shape (n, len(FIELDS)), float64."""
+    out = np.zeros((len(batch), len(FIELDS)))
+    columns = dict(_columns(batch))
+    stack = np.stack(list(columns.values())) if columns else np.zeros((0, 0))
+    filled = np.diff(batch.offsets) > 0
+    if filled.any():
+        sums = np.add.reduceat(stack, batch.offsets[:-1][filled], axis=1).T
+        out[np.ix_(np.flatnonzero(filled), np.array([FIELDS[name] for name in columns]))] = sums
+    out[:, FIELDS["units"]] = 1.0
+    for status in TokenStatus:
+        index = FIELDS[f"status_{status.name.lower()}"]
+        out[:, index] = [p.counts.get(status, 0) for p in batch.pairs]
+    return out
+
+
+def _columns(batch: PairBatch) -> Iterator[tuple[str, Floats]]:
+    """Yield every per-token column, shape (m,), float64."""
+    ell = np.clip(batch.log_ratio, -CEILING, CEILING)
+    size = np.abs(ell)
+    yield from _moments(ell, size)
+    q = np.maximum(batch.logprob_q, -CEILING)
+    p = np.maximum(batch.logprob_q + batch.log_ratio, -CEILING)
+    yield from zip(("p", "q", "pp", "qq", "pq"), (p, q, p * p, q * q, p * q), strict=True)
+    yield from _lagged(p, q, batch.offsets)
+    yield from _top1(batch)
+    yield from _binned("band", ("ell",), np.searchsorted(-np.array(BANDS), -batch.logprob_q), (ell,))
+    place = np.searchsorted(np.array(EDGES), batch.position, side="right") - 1
+    yield from _binned("position", ("abs", "abs2"), place, (size, size * size))
+    level = np.searchsorted(np.array(HISTOGRAM), size)
+    yield from ((f"histogram{i}", (level == i).astype(np.float64)) for i in range(len(HISTOGRAM) + 1))
+
+
+def _moments(ell: Floats, size: Floats) -> Iterator[tuple[str, Floats]]:
+    yield "tokens", np.ones_like(ell)
+    yield "abs", size
+    yield "ell", ell
+    yield "ell2", ell**2
+    yield "ell4", ell**4
+    yield "not_above", (ell <= 0).astype(np.float64)
+    yield "equal", (ell == 0).astype(np.float64)
+    yield "k3", np.expm1(ell) - ell
+    yield "capped", np.exp(np.minimum(ell, np.log(2.0)))
+    for name, ratio in (("15", 1.5), ("2", 2.0)):
+        yield f"up{name}", (ell > np.log(ratio)).astype(np.float64)
+        yield f"down{name}", (ell < -np.log(ratio)).astype(np.float64)
+
+
+def _lagged(p: Floats, q: Floats, offsets: NDArray[np.int64]) -> Iterator[tuple[str, Floats]]:
+    """Cross moments of p with q one token back and one ahead, within a sequence."""
+    first, last = np.zeros(len(p), bool), np.zeros(len(p), bool)
+    filled = np.diff(offsets) > 0
+    first[offsets[:-1][filled]] = True
+    last[offsets[1:][filled] - 1] = True
+    for name, other, edge in (("back", np.roll(q, 1), first), ("ahead", np.roll(q, -1), last)):
+        inside = (~edge).astype(np.float64)
+        products = (np.ones_like(p), p, other, p * p, other * other, p * other)
+        for moment, values in zip(("n", "p", "q", "pp", "qq", "pq"), products, strict=True):
+            yield f"{name}_{moment}", inside * values
+
+
+def _top1(batch: PairBatch) -> Iterator[tuple[str, Floats]]:
+    known = ~np.isnan(batch.top.top1_q)
+    q = np.where(known, batch.top.top1_q, 0.0)
+    yield "top1_n", known.astype(np.float64)
+    yield "top1_gain", np.where(known, batch.top.is_top1 - q, 0.0)
+    yield "top1_variance", np.where(known, q * (1.0 - q), 0.0)
+
+
+def _binned(
+    prefix: str, names: Sequence[str], bins: NDArray[np.int64], values: Sequence[Floats]
+) -> Iterator[tuple[str, Floats]]:
+    count = len(BANDS) + 1 if prefix == "band" else len(EDGES)
+    for i in range(count):
+        here = (bins == i).astype(np.float64)
+        yield f"{prefix}{i}_n", here
+        yield from ((f"{prefix}{i}_{name}", here * v) for name, v in zip(names, values, strict=True))

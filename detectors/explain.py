@@ -1,0 +1,72 @@
+"""From violated verdicts to named causes: which slice, which cause, and whether only one value is hit."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from paritas.detectors.diagnosis import Cause, Features, diagnose
+from paritas.detectors.diagnosis.causes import ADVICE, MIN_CONFIDENCE, Scene, ramp
+from paritas.detectors.evaluate import Evaluator
+from paritas.records import Finding, State, Verdict
+
+__all__ = ["explain", "explain_slice"]
+
+BROKEN = ("nonfinite_rate", "missing_rate")
+
+
+def explain(evaluator: Evaluator, verdicts: Sequence[Verdict]) -> tuple[Finding, ...]:
+    """Return the causes of every violated slice: plain slices first, then by evidence.
+
+    Where one value of a `by` slice stands out from its siblings, an `isolated_slice` finding
+    follows the cause found in it.
+    """
+    violated = [v for v in verdicts if v.state is State.VIOLATED]
+    plain = {s.name for s in evaluator.contract.slices if not s.by}
+    names = sorted({v.slice for v in violated}, key=lambda n: (n not in plain, -_strength(violated, n), n))
+    causes = [f for name in names for f in explain_slice(evaluator, violated, name)]
+    return (*causes, *_isolated(evaluator, {v.slice for v in violated}))
+
+
+def _strength(violated: Sequence[Verdict], name: str) -> float:
+    return max(v.log10_e for v in violated if v.slice == name)
+
+
+def explain_slice(evaluator: Evaluator, violated: Sequence[Verdict], name: str) -> tuple[Finding, ...]:
+    """Return the causes of one slice, best first."""
+    state = evaluator.states.get(name)
+    if state is None:
+        return ()
+    scene = Scene(
+        Features.of(state.recent.total()),
+        inference=state.inference,
+        train=state.train,
+        lag=state.lag,
+        broken_clause=any(v.slice == name and v.statistic in BROKEN for v in violated),
+        ratio_clause=any(v.slice == name and v.statistic == "mean_ratio" for v in violated),
+        shifted_pairs=state.shifted,
+    )
+    return diagnose(scene, name)
+
+
+def _isolated(evaluator: Evaluator, violated: set[str]) -> Iterator[Finding]:
+    """Values of a `by` slice that are violated while most of their siblings are not."""
+    for declared in evaluator.contract.slices:
+        names = [n for n in evaluator.book.seen.get(declared.name, []) if n in evaluator.states]
+        hit, rest = [n for n in names if n in violated], [n for n in names if n not in violated]
+        if hit and len(hit) <= len(rest):
+            found = (_stands_out(evaluator, name, rest) for name in hit)
+            yield from (f for f in found if f.confidence >= MIN_CONFIDENCE)
+
+
+def _stands_out(evaluator: Evaluator, name: str, siblings: Sequence[str]) -> Finding:
+    own = _mean_abs(evaluator, name)
+    others = float(np.median([_mean_abs(evaluator, n) for n in siblings]))
+    times = own / others if others else float("inf")
+    facts: dict[str, float | str] = {"mean_abs": round(own, 6), "siblings_mean_abs": round(others, 6)}
+    confidence = 0.5 + 0.5 * ramp(times, 1.0, 1.5)
+    return Finding(Cause.ISOLATED.value, name, round(confidence, 3), facts, ADVICE[Cause.ISOLATED])
+
+
+def _mean_abs(evaluator: Evaluator, name: str) -> float:
+    features = Features.of(evaluator.states[name].recent.total())
+    return features.mean_abs if np.isfinite(features.mean_abs) else 0.0

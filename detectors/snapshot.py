@@ -1,0 +1,100 @@
+"""Snapshots: the detector's whole state and the log positions it covers, in one piece.
+
+Written atomically together, so that a restart neither loses nor doubles an observation.  The
+state is a pickle of our own objects, read back through an allow-list: a snapshot names no
+class outside this package, numpy arrays and plain containers.
+"""
+
+import hashlib
+import io
+import json
+import pickle
+from collections.abc import Mapping
+from typing import Any
+
+from paritas.detectors.pipeline import Detector
+from paritas.errors import PermanentError
+
+__all__ = ["dump", "load"]
+
+FORMAT = 1
+NUMPY = {
+    ("numpy", "ndarray"),
+    ("numpy", "dtype"),
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("numpy._core.multiarray", "scalar"),
+    ("numpy.core.multiarray", "_reconstruct"),  # numpy 1.26 writes the old name
+    ("numpy.core.multiarray", "scalar"),
+    ("numpy._core.numeric", "_frombuffer"),
+    ("numpy.core.numeric", "_frombuffer"),
+}
+PLAIN = {
+    ("collections", "OrderedDict"),
+    ("builtins", "set"),
+    ("builtins", "frozenset"),
+    ("builtins", "bytearray"),
+}
+ROOMS = ("paritas.detectors.", "paritas.contracts.model", "paritas.contracts.catalogue", "paritas.records")
+
+
+class _Unpickler(pickle.Unpickler):
+    """Builds nothing but what a snapshot of ours holds."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return the class if it is on the list.
+
+        Raises
+        ------
+        pickle.UnpicklingError
+            If it is not: the file is not a snapshot of ours.
+        """
+        ours = module.startswith(ROOMS) and "." not in name and not name.startswith("_reduce")
+        if ours or (module, name) in NUMPY | PLAIN:
+            return super().find_class(module, name)
+        msg = f"{module}.{name} has no place in a snapshot"
+        raise pickle.UnpicklingError(msg)
+
+
+def dump(detector: Detector, positions: Mapping[str, int]) -> bytes:
+    """Return the snapshot: one line of JSON, then the state it is a digest of."""
+    state = pickle.dumps(detector, protocol=5)
+    head = {
+        "format": FORMAT,
+        "contract": detector.contract.digest,
+        "positions": dict(positions),
+        "blake2b": hashlib.blake2b(state, digest_size=16).hexdigest(),
+    }
+    return json.dumps(head, sort_keys=True).encode() + b"\n" + state
+
+
+def load(text: bytes, *, contract_digest: str) -> tuple[Detector, dict[str, int]]:
+    """Return the detector and the positions it covers.
+
+    Raises
+    ------
+    PermanentError
+        If the bytes are not a whole snapshot of this format and contract.
+    """
+    line, _, state = text.partition(b"\n")
+    try:
+        head = json.loads(line)
+        told = (head["format"], head["contract"], head["blake2b"])
+        positions = {str(k): int(v) for k, v in head["positions"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise PermanentError("the snapshot is damaged", hint=HINT) from error
+    if told != (FORMAT, contract_digest, hashlib.blake2b(state, digest_size=16).hexdigest()):
+        raise PermanentError("the snapshot is of another format or contract, or damaged", hint=HINT)
+    return _state(state), positions
+
+
+HINT = "delete it to judge the event log again from its start"
+
+
+def _state(state: bytes) -> Detector:
+    try:
+        detector = _Unpickler(io.BytesIO(state)).load()
+    except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, TypeError, ValueError) as error:
+        raise PermanentError(f"the snapshot cannot be read: {error}", hint=HINT) from error
+    if not isinstance(detector, Detector):
+        raise PermanentError("the snapshot holds no detector", hint=HINT)
+    return detector

@@ -1,0 +1,75 @@
+"""Per-token numbers from the two kernels' top-k lists (statistics 1.3; A1, A17, A18).
+
+The lists must not depend on the sampled token: an API that appends it to its top-k biases
+the hybrid estimator, so readers cut the lists back to the k best first.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paritas.detectors.pairs import Floats, TopColumns
+from paritas.records import TokenTrace, TopK
+
+__all__ = ["top_columns"]
+
+
+def top_columns(inference: TokenTrace, train: TokenTrace, mask: NDArray[np.bool_]) -> TopColumns:
+    """Compute `TopColumns` for the masked tokens; a missing list gives NaN columns."""
+    n = int(mask.sum())
+    top1_q, is_top1 = _top1(inference, mask, n)
+    if inference.top is None or train.top is None:
+        nothing = np.full(n, np.nan)
+        return TopColumns(top1_q, is_top1, nothing, nothing, nothing, nothing)
+    both = _Both(inference.top, train.top, mask)
+    token = inference.token[mask]
+    q, p = (t.logprob[mask].astype(np.float64) for t in (inference, train))
+    return TopColumns(
+        top1_q, is_top1, both.hybrid_tv(token, p - q), both.oscillation(), both.flip(), both.gap()
+    )
+
+
+def _top1(trace: TokenTrace, mask: NDArray[np.bool_], n: int) -> tuple[Floats, Floats]:
+    """Probability of the logged top-1 and whether it was sampled."""
+    if trace.top is None or trace.top.token.shape[1] == 0:
+        return np.full(n, np.nan), np.full(n, np.nan)
+    best = trace.top.logprob[mask, 0].astype(np.float64)
+    hit = (trace.top.token[mask, 0] == trace.token[mask]).astype(np.float64)
+    known = np.isfinite(best)
+    return np.where(known, np.exp(best), np.nan), np.where(known, hit, np.nan)
+
+
+class _Both:
+    """Matched top-k lists: `where[i, j]` is true where inference entry i is train entry j."""
+
+    def __init__(self, inference: TopK, train: TopK, mask: NDArray[np.bool_]) -> None:
+        self.q_token, self.q = inference.token[mask], inference.logprob[mask].astype(np.float64)
+        self.p_token, self.p = train.token[mask], train.logprob[mask].astype(np.float64)
+        known = np.isfinite(self.q)[:, :, None] & np.isfinite(self.p)[:, None, :]
+        self.where = (self.q_token[:, :, None] == self.p_token[:, None, :]) & known
+        self.shared = self.where.any(axis=2)  # (n, k) over inference entries
+        p_of = np.where(self.where, self.p[:, None, :], -np.inf).max(axis=2, initial=-np.inf)
+        self.p_at_q = np.where(self.shared, p_of, np.nan)
+
+    def hybrid_tv(self, token: NDArray[np.uint64], ell: Floats) -> Floats:
+        """``sum_S (q-p)+ + 1{x not in S}(1-w)+`` with S the shared ids."""
+        gain = np.where(self.shared, np.exp(self.q) - np.exp(self.p_at_q), 0.0)
+        inside = ((self.q_token == token[:, None]) & self.shared).any(axis=1)
+        outside = np.where(inside, 0.0, -np.expm1(np.minimum(ell, 0.0)))
+        return np.asarray(np.clip(np.maximum(gain, 0.0).sum(axis=1) + outside, 0.0, 1.0))
+
+    def oscillation(self) -> Floats:
+        """max - min of log p - log q over shared ids; NaN with fewer than two."""
+        drift = np.where(self.shared, self.p_at_q - self.q, np.nan)
+        high = np.where(self.shared, drift, -np.inf).max(axis=1, initial=-np.inf)
+        low = np.where(self.shared, drift, np.inf).min(axis=1, initial=np.inf)
+        return np.where(self.shared.sum(axis=1) >= 2, high - low, np.nan)
+
+    def flip(self) -> Floats:
+        """1 where the two most likely tokens differ."""
+        return np.asarray(self.q_token[:, 0] != self.p_token[:, 0], dtype=np.float64)
+
+    def gap(self) -> Floats:
+        """q(a) - p(a) at the training top-1 a; NaN where a is not in the inference list."""
+        row = self.where[:, :, 0]
+        q_of_a = np.where(row, self.q, -np.inf).max(axis=1, initial=-np.inf)
+        return np.where(row.any(axis=1), np.exp(q_of_a) - np.exp(self.p[:, 0]), np.nan)

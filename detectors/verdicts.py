@@ -1,0 +1,196 @@
+"""Verdicts: what the state of a row says, in the contract's own units."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import ceil, isfinite, log
+
+import numpy as np
+
+from paritas.contracts.model import Clause
+from paritas.detectors.evaluate import Evaluator
+from paritas.detectors.limits import radius
+from paritas.detectors.rows import GRID, Row
+from paritas.detectors.sequential import log_mean
+from paritas.records import Reason, State, Verdict
+
+__all__ = ["verdict_of", "verdicts"]
+
+# Limits shown to people hold at every moment with 95 %: 1 % for each D16 side, 1 % for a pass that
+# caps the upper one, 2 % for a refutation that lifts the lower one.
+SIDE_ALPHA = 0.01
+REFUTED_ALPHA = 0.02
+PASS_ALPHA = 0.01  # default level of a PASS; a promotion gate may set its own
+NAN = float("nan")
+
+
+def verdicts(evaluator: Evaluator, *, pass_alpha: float = PASS_ALPHA) -> tuple[Verdict, ...]:
+    """Return one verdict for every clause in every slice instance, in contract order.
+
+    A clause of a plain slice without any unit is `no_data`; a `by` slice has instances only for
+    the values that were seen.
+    """
+    raw = [v for c in evaluator.clauses for v in _of_clause(evaluator, c, pass_alpha)]
+    gaps = _gaps(raw)
+    return tuple(_covered(v, gaps) for v in raw)
+
+
+def verdict_of(evaluator: Evaluator, clause: Clause, name: str, *, pass_alpha: float = PASS_ALPHA) -> Verdict:
+    """Return the verdict of one clause in one slice instance that has been judged.
+
+    Raises
+    ------
+    KeyError
+        If the pair has no row.
+    """
+    if clause.statistic == "kernel_identity":
+        return _identity(evaluator, clause, name)
+    return _of_row(evaluator, evaluator.index[clause.id, name], pass_alpha)
+
+
+def _of_clause(evaluator: Evaluator, clause: Clause, pass_alpha: float) -> Iterator[Verdict]:
+    for declared in evaluator.contract.slices:
+        if clause.slices and declared.name not in clause.slices:
+            continue
+        if clause.statistic == "kernel_identity":
+            if not declared.by and declared.match is None:
+                yield _identity(evaluator, clause, declared.name)
+            continue
+        if not declared.by:
+            evaluator.row(clause, declared, declared.name)
+        for (clause_id, _), index in list(evaluator.index.items()):
+            if clause_id == clause.id and evaluator.rows[index].declared.name == declared.name:
+                yield _of_row(evaluator, index, pass_alpha)
+
+
+def _identity(evaluator: Evaluator, clause: Clause, name: str) -> Verdict:
+    state, reason, detail = evaluator.identity.verdict()
+    units = sum(evaluator.reasons.values())
+    return Verdict(
+        clause.id,
+        name,
+        state,
+        reason,
+        clause.statistic,
+        clause.family.value,
+        *(NAN,) * 7,
+        units,
+        0,
+        unit=detail,
+    )
+
+
+def _of_row(evaluator: Evaluator, index: int, pass_alpha: float) -> Verdict:
+    row, bank = evaluator.rows[index], evaluator.bank
+    units = int(bank.units[index])
+    estimate, lower, upper = _estimate(evaluator, index)
+    log_pass = _log_pass(evaluator, index)
+    state, reason = _decide(evaluator, index, (lower, upper), log_pass >= -log(pass_alpha))
+    return Verdict(
+        row.clause.id,
+        row.name,
+        state,
+        reason,
+        row.clause.statistic,
+        row.clause.family.value,
+        estimate,
+        lower,
+        upper,
+        _shown_limit(row),
+        _log10(max(bank.peak[index], 0.0)) if units else NAN,
+        _log10(log_pass) if row.bounded else NAN,
+        NAN if row.counterexample else _log10(bank.log_threshold[index]),
+        units,
+        int(bank.tokens[index]),
+        needed_units=_needed(evaluator, index, pass_alpha) if state is State.UNDECIDED else 0,
+        unit=row.unit,
+    )
+
+
+def _decide(
+    evaluator: Evaluator, index: int, limits: tuple[float, float], certified: bool
+) -> tuple[State, Reason]:
+    """Return the state and why; a pass needs a certificate, or an exhaustive observation."""
+    row, bank = evaluator.rows[index], evaluator.bank
+    if bank.violated[index]:
+        return State.VIOLATED, Reason.COUNTEREXAMPLE if row.counterexample else Reason.REFUTED
+    if bank.units[index] == 0:
+        return State.NO_DATA, Reason.NOT_REPORTED if bank.without[index] else Reason.NO_UNITS
+    if row.counterexample:
+        return State.CONFORMING, Reason.MATCHED
+    if not row.bounded:
+        return State.UNDECIDED, Reason.FALSIFIABLE_ONLY
+    inside = row.clause.statistic == "top1_frequency" and -row.limit < limits[0] and limits[1] < row.limit
+    if certified or inside:
+        return State.CONFORMING, Reason.CERTIFIED
+    return State.UNDECIDED, Reason.NEEDS_MORE_UNITS
+
+
+def _estimate(evaluator: Evaluator, index: int) -> tuple[float, float, float]:
+    """Mean over units and its limits in the clause's unit; NaN without units, limits NaN if unbounded."""
+    row, bank = evaluator.rows[index], evaluator.bank
+    units = int(bank.units[index])
+    if units == 0:
+        return NAN, NAN, NAN
+    mean = float(bank.total[index]) / units
+    if row.clause.statistic == "ess":
+        return (1.0 / mean if mean else NAN), NAN, NAN
+    if not row.bounded:
+        return row.scale.up(mean), NAN, NAN
+    r = radius(float(bank.spread[index]), units, SIDE_ALPHA)
+    low, high = _tightened(evaluator, index, max(mean - r, 0.0), min(mean + r, 1.0))
+    ends = sorted((row.scale.up(low), row.scale.up(high)))
+    return row.scale.up(mean), ends[0], ends[1]
+
+
+def _tightened(evaluator: Evaluator, index: int, low: float, high: float) -> tuple[float, float]:
+    """Let the two e-processes from the first unit move the D16 limits to the contract's limit.
+
+    Bets on one number, the limit, resolve it sooner than limits that hold for every number.
+    """
+    row, bank = evaluator.rows[index], evaluator.bank
+    if row.clause.statistic == "top1_frequency":
+        return low, high
+    over = float(log_mean(bank.log_over[index : index + 1])[0]) >= -log(REFUTED_ALPHA)
+    under = _log_pass(evaluator, index) >= -log(PASS_ALPHA)
+    return max(low, row.tau) if over else low, min(high, row.tau) if under else high
+
+
+def _shown_limit(row: Row) -> float:
+    return (row.clause.at_least or NAN) if row.clause.statistic == "ess" else row.limit
+
+
+def _log_pass(evaluator: Evaluator, index: int) -> float:
+    return float(log_mean(evaluator.bank.log_pass[index : index + 1])[0])
+
+
+def _log10(nats: float) -> float:
+    return float(nats / log(10.0))
+
+
+def _needed(evaluator: Evaluator, index: int, pass_alpha: float) -> int:
+    """Units a PASS would take at the growth rate seen so far; 0 when it does not grow."""
+    units = int(evaluator.bank.units[index])
+    growth = float(np.max(evaluator.bank.log_pass[index])) / max(units, 1)
+    if not evaluator.rows[index].bounded or growth <= 0.0:
+        return 0
+    return ceil((-log(pass_alpha) + log(GRID.size)) / growth)
+
+
+def _gaps(found: list[Verdict]) -> set[str]:
+    """Slices in which too much is missing for any pass."""
+    broken = ("nonfinite_rate", "missing_rate")
+    gaps = {v.slice for v in found if v.statistic in broken and v.state is State.VIOLATED}
+    short = {v.slice for v in found if v.statistic == "pairing_rate" and _short(v)}
+    return gaps | short
+
+
+def _short(verdict: Verdict) -> bool:
+    return not isfinite(verdict.estimate) or verdict.estimate < verdict.limit
+
+
+def _covered(verdict: Verdict, gaps: set[str]) -> Verdict:
+    """Turn a pass over a gap into `undecided`: no data is never a pass."""
+    bare = verdict.family == "observability" or verdict.statistic == "kernel_identity"
+    if bare or verdict.state is not State.CONFORMING or verdict.slice not in gaps:
+        return verdict
+    return replace(verdict, state=State.UNDECIDED, reason=Reason.COVERAGE)

@@ -1,0 +1,73 @@
+"""The command `paritas`: one parser, one place where errors become exit codes.
+
+This module and `paritas.commands` are the composition root: the only code that may import
+every room.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from paritas import __version__
+from paritas.errors import ParitasError, UsageError
+
+__all__ = ["main"]
+
+USAGE = 64
+COMMANDS = ("check",)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says one line and exits with 64, the code of every usage error here."""
+
+    def error(self, message: str) -> "None":  # type: ignore[override]  # argparse types it NoReturn; so it is
+        """Turn a parse error into ours."""
+        raise UsageError(message, hint=f"{self.prog} --help shows what it takes")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Build the parser with every command."""
+    root = _Parser(prog="paritas", description="Do the two programs that evaluate one policy still agree?")
+    root.add_argument("--version", action="version", version=f"paritas {__version__}")
+    commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        import_module(f"paritas.commands.{name}").register(commands)
+    return root
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; errors of ours are two lines, never a traceback."""
+    try:
+        arguments = parser().parse_args(argv)
+        code: int = arguments.run(arguments)
+    except UsageError as error:
+        return _say(error, USAGE)
+    except ParitasError as error:
+        return _say(error, USAGE if error.code == "contract" else 1)
+    except KeyboardInterrupt:
+        return 130  # as a shell reports SIGINT
+    except BrokenPipeError:
+        _close_stdout()
+        return 0  # the reader, such as head, has seen enough
+    except ModuleNotFoundError as error:
+        return _say(_missing(error), USAGE)
+    return code
+
+
+def _say(error: ParitasError, code: int) -> int:
+    sys.stderr.write(error.render() + "\n")
+    return code
+
+
+def _missing(error: ModuleNotFoundError) -> UsageError:
+    """A part that is not installed is named together with the extra that brings it."""
+    if error.name and error.name.startswith("paritas"):
+        raise error
+    return UsageError(f"this command needs the module {error.name!r}", hint="pip install 'paritas[all]'")
+
+
+def _close_stdout() -> None:
+    """Point stdout at nothing, so that the interpreter's last flush does not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

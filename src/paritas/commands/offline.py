@@ -1,0 +1,170 @@
+"""Judge a recording offline: readers, pairing, evidence, verdicts, causes, peer numbers.
+
+Composition of collectors and detectors; the stages themselves live in those rooms.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+from itertools import chain
+from math import isfinite
+from pathlib import Path
+
+from paritas.collectors.accounting import Accounting
+from paritas.collectors.dumps import Problem, ReadOptions, read_dump, read_recorded
+from paritas.contracts.model import Contract, Stage
+from paritas.detectors.evaluate import Evaluator
+from paritas.detectors.explain import explain
+from paritas.detectors.pairing import Pairer
+from paritas.detectors.pairs import PairOutcome
+from paritas.detectors.rosetta import rosetta
+from paritas.detectors.verdicts import verdicts
+from paritas.records import Finding, PairReason, Role, State, TokenTrace, Verdict
+from paritas.tokens import TokenHasher
+
+__all__ = ["Exit", "Judgement", "judge", "judge_dump", "judge_recording"]
+
+# Tokens of a recording are hashed to be compared within this process and nowhere else.
+LOCAL_KEY = b"paritas-check-local"
+
+
+class Exit(IntEnum):
+    """Exit codes of `paritas check`."""
+
+    CONFORMING = 0
+    VIOLATED = 1
+    UNDECIDED = 3
+    USAGE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Everything a recording says.
+
+    Attributes
+    ----------
+    verdicts : tuple of Verdict
+        One a clause and slice.
+    diagnosis : tuple of Finding
+        Causes of what is violated, the plain slices first.
+    accounting : Accounting
+        Tokens by role and status, sequences, problems by reason.
+    pairs : mapping of str to int
+        Sequences by how pairing ended.
+    rosetta : mapping of str to float
+        Peer metric name → value.
+    problems : tuple of Problem
+        The first problems met, with their places.
+    """
+
+    contract: Contract
+    verdicts: tuple[Verdict, ...]
+    diagnosis: tuple[Finding, ...]
+    accounting: Accounting
+    pairs: Mapping[str, int]
+    rosetta: Mapping[str, float]
+    problems: tuple[Problem, ...]
+
+    @property
+    def exit_code(self) -> Exit:
+        """1 if anything is violated, 0 if everything conforms, else 3: no data is never a pass."""
+        states = {v.state for v in self.verdicts}
+        if State.VIOLATED in states:
+            return Exit.VIOLATED
+        return Exit.CONFORMING if states == {State.CONFORMING} else Exit.UNDECIDED
+
+    def as_dict(self) -> dict[str, object]:
+        """JSON-ready values; what is not a number is null."""
+        told = {
+            "contract": {
+                "name": self.contract.name,
+                "version": self.contract.version,
+                "digest": self.contract.digest,
+            },
+            "exit_code": int(self.exit_code),
+            "verdicts": [asdict(v) for v in self.verdicts],
+            "diagnosis": [asdict(f) for f in self.diagnosis],
+            "accounting": {**self.accounting.as_dict(), "pairs": dict(self.pairs)},
+            "rosetta": dict(self.rosetta),
+            "problems": [asdict(p) for p in self.problems],
+        }
+        return {key: _finite(value) for key, value in told.items()}
+
+
+SHOWN_PROBLEMS = 20
+
+
+def _finite(value: object) -> object:
+    """Replace NaN and infinity by None, which JSON can say."""
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {k: _finite(v) for k, v in value.items()}
+    return [_finite(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+def judge(contract: Contract, items: Iterable[TokenTrace | Problem]) -> Judgement:
+    """Judge traces, in any order, at the offline stage."""
+    reader = _Reader(contract)
+    outcomes = list(reader.outcomes(items))
+    evaluator = Evaluator(contract, stage=Stage.OFFLINE_CI, recover=False)
+    for _ in evaluator.observe(outcomes):
+        pass  # crossings matter to a stream; a recording is judged as a whole
+    found = verdicts(evaluator)
+    pairs = [o.pair for o in outcomes if o.pair is not None]
+    return Judgement(
+        contract,
+        found,
+        explain(evaluator, found),
+        reader.accounting,
+        {reason.value: evaluator.reasons.get(reason, 0) for reason in PairReason},
+        rosetta(pairs),
+        tuple(reader.problems),
+    )
+
+
+class _Reader:
+    """Pairs what a reader yields and keeps count."""
+
+    def __init__(self, contract: Contract) -> None:
+        self._pairer = Pairer(contract.compare)
+        self.accounting = Accounting()
+        self.problems: list[Problem] = []
+
+    def outcomes(self, items: Iterable[TokenTrace | Problem]) -> Iterator[PairOutcome]:
+        """Yield how each sequence ended; time stands still, so nothing expires."""
+        for item in items:
+            self.accounting.add(item)
+            if isinstance(item, TokenTrace):
+                yield from self._pairer.process(item, 0)
+            elif len(self.problems) < SHOWN_PROBLEMS:
+                self.problems.append(item)
+        yield from self._pairer.flush(0)
+
+
+def judge_recording(contract: Contract, serve: Path, train: Path) -> Judgement:
+    """Judge a recorded pair of files.
+
+    Raises
+    ------
+    UsageError
+        If a file is not there or is no file.
+    """
+    options = _options()
+    sides = (read_recorded(serve, Role.INFERENCE, options), read_recorded(train, Role.TRAIN, options))
+    return judge(contract, chain(*sides))
+
+
+def judge_dump(contract: Contract, path: Path) -> Judgement:
+    """Judge a dump that holds both kernels; the format is recognised from its content.
+
+    Raises
+    ------
+    UsageError
+        If nothing is there or nothing in it is known.
+    """
+    return judge(contract, read_dump(path, _options()))
+
+
+def _options() -> ReadOptions:
+    return ReadOptions(TokenHasher(LOCAL_KEY))

@@ -1,0 +1,162 @@
+"""How verdicts, causes and accounting look in a terminal."""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from math import isfinite
+from typing import Literal
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from paritas.commands.offline import Judgement
+from paritas.records import Finding, Reason, State, TokenStatus, Verdict
+
+__all__ = ["finding_line", "number", "show_judgement", "state_text", "verdict_table"]
+
+COLOURS = {
+    State.CONFORMING: "green",
+    State.VIOLATED: "bold red",
+    State.UNDECIDED: "yellow",
+    State.NO_DATA: "dim",
+}
+Justify = Literal["left", "right"]
+COLUMNS: tuple[tuple[str, Justify], ...] = (
+    ("clause", "left"),
+    ("slice", "left"),
+    ("state", "left"),
+    ("estimate", "right"),
+    ("95 % limits", "right"),
+    ("limit", "right"),
+    ("log₁₀e", "right"),
+    ("seqs", "right"),
+    ("why", "left"),
+)
+MAX_ROWS = 14
+SHOWN_PEERS = (
+    "verl:training/rollout_probs_diff_mean",
+    "trl:sampling/sampling_logp_difference/mean",
+    "nemo_rl:train/token_mult_prob_error",
+    "prime_rl:mismatch_kl/all/mean",
+)
+
+
+def number(value: float) -> str:
+    """Four significant digits; a dash where there is none.
+
+    Examples
+    --------
+    >>> number(0.0180412), number(float("nan"))
+    ('0.01804', '–')
+    """
+    return f"{value:.4g}" if isfinite(value) else "–"
+
+
+def state_text(state: State) -> str:
+    """State with its colour, as rich markup."""
+    return f"[{COLOURS[state]}]{state.value}[/]"
+
+
+def verdict_table(verdicts: Iterable[Verdict]) -> Table:
+    """One row a clause and slice; numbers keep their columns, the reason may wrap."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name, justify in COLUMNS:
+        table.add_column(name, justify=justify, no_wrap=name != "why", overflow="fold")
+    for v in verdicts:
+        table.add_row(*_cells(v))
+    return table
+
+
+def _cells(v: Verdict) -> Sequence[str]:
+    limits = f"{number(v.lower)} … {number(v.upper)}" if isfinite(v.lower) else "–"
+    return (
+        v.clause,
+        escape(v.slice),
+        state_text(v.state),
+        number(v.estimate),
+        limits,
+        number(v.limit),
+        _evidence(v),
+        str(v.units),
+        _why(v),
+    )
+
+
+def _evidence(v: Verdict) -> str:
+    """log10 of the odds against "the limit is kept", and what the budget asks for."""
+    if not isfinite(v.log10_e) or not isfinite(v.threshold_log10):
+        return "–"
+    return f"{v.log10_e:.1f}/{v.threshold_log10:.1f}"
+
+
+def _why(v: Verdict) -> str:
+    if v.reason is Reason.NEEDS_MORE_UNITS and v.needed_units > v.units:
+        return f"~{v.needed_units - v.units} more for a pass"
+    return v.reason.value.replace("_", " ")
+
+
+def finding_line(finding: Finding) -> str:
+    """One line of rich markup: slice, cause, confidence, the facts."""
+    facts = ", ".join(f"{k} {number(v) if isinstance(v, float) else v}" for k, v in finding.facts.items())
+    head = f"[bold]{finding.cause}[/] in {escape(finding.slice)} ({finding.confidence:.0%})"
+    return f"{head}: {escape(facts)}\n    [italic]{escape(finding.advice)}[/]"
+
+
+def show_judgement(judgement: Judgement, console: Console | None = None) -> None:
+    """Write the whole judgement: verdicts, causes, accounting, peers' numbers."""
+    out = console or Console(soft_wrap=True)
+    contract = judgement.contract
+    out.print(f"[bold]{escape(contract.name)}[/] {contract.version}  {_headline(judgement)}\n")
+    out.print(verdict_table(_shown(judgement.verdicts)))
+    _show_rest(out, judgement.verdicts)
+    if judgement.diagnosis:
+        out.print("\n[bold]likely causes[/]")
+        for finding in _distinct(judgement.diagnosis):
+            out.print("  " + finding_line(finding))
+    _show_accounting(out, judgement)
+
+
+def _headline(judgement: Judgement) -> str:
+    counts = {state: sum(v.state is state for v in judgement.verdicts) for state in State}
+    return ", ".join(f"{n} {state_text(state)}" for state, n in counts.items() if n)
+
+
+def _shown(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """What a person needs: everything violated, and every clause in its first slice."""
+    first = [next(group) for _, group in groupby(verdicts, key=lambda v: v.clause)]
+    worst = sorted((v for v in verdicts if v.state is State.VIOLATED), key=lambda v: -v.log10_e)
+    rest = [v for v in first if v.state is not State.VIOLATED]
+    return [*worst[:MAX_ROWS], *rest]
+
+
+def _distinct(findings: Sequence[Finding]) -> list[Finding]:
+    """The first finding of each cause, which is the plain slice's or the strongest; slices that stand out stay."""
+    seen: set[str] = set()
+    kept = []
+    for finding in findings:
+        if finding.cause not in seen or finding.cause == "isolated_slice":
+            kept.append(finding)
+        seen.add(finding.cause)
+    return kept
+
+
+def _show_rest(out: Console, verdicts: Sequence[Verdict]) -> None:
+    hidden = len(verdicts) - len(_shown(verdicts))
+    if hidden:
+        out.print(f"[dim]and {hidden} more rows; --json has them all[/]")
+
+
+def _show_accounting(out: Console, judgement: Judgement) -> None:
+    pairs = ", ".join(f"{n} {name}" for name, n in judgement.pairs.items() if n)
+    out.print(f"\n[bold]accounting[/]  sequences: {pairs or 'none'}")
+    for role, account in judgement.accounting.roles.items():
+        counts = zip(TokenStatus, account.by_status, strict=True)
+        told = ", ".join(f"{n} {status.name.lower()}" for status, n in counts if n)
+        out.print(f"  {role} tokens: {told or 'none'}")
+    for problem in judgement.problems[:5]:
+        out.print("  [yellow]" + escape(problem.render()) + "[/]")
+    peers = ", ".join(
+        f"{name} {number(judgement.rosetta[name])}" for name in SHOWN_PEERS if name in judgement.rosetta
+    )
+    if peers:
+        out.print(f"[bold]as others print it[/]  {peers}")
