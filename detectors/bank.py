@@ -130,8 +130,8 @@ class Bank:
         self.peak[rows] = np.maximum(self.peak[rows], wealth)
         broken = self.certain[rows] & (values > self.tau[rows])
         crossed = (~self.certain[rows] & (wealth >= self.log_threshold[rows])) | broken
+        fresh = rows[crossed & ~self.violated[rows]]  # before recovery: its wealth is the closed incident's
         recovered = self._fold_recovery(rows, decline) if self._recover else rows[:0]
-        fresh = rows[crossed & ~self.violated[rows]]
         self.violated[fresh] = True
         return Crossings(fresh, recovered)
 
@@ -146,9 +146,7 @@ class Bank:
         index = self.since_start[rows]
         elapsed = np.where(index > 1, np.maximum(event_ns - self.last_ns[rows], 0), 0) / self._period_ns
         self.last_ns[rows] = np.maximum(self.last_ns[rows], event_ns)
-        mass = self._mass.by_count / (index * (index + 1.0)) + self._mass.by_time * np.minimum(elapsed, 1.0)
-        mass = mass + np.where(index == 1, self._mass.first, 0.0)
-        return np.asarray(np.log(mass))[:, None]
+        return np.asarray(np.log(self._mass.of(index, elapsed)))[:, None]
 
     def _fold_recovery(self, rows: NDArray[np.int64], decline: Floats) -> NDArray[np.int64]:
         """Reverse e-detector against "still exceeded", running while a row is violated."""

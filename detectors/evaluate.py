@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +27,14 @@ from paritas.records import PairReason, Sampling, State
 
 __all__ = ["Change", "Crossing", "Evaluator", "SliceState"]
 
+T = TypeVar("T")
 NS = 1_000_000_000
 EXEMPLARS = 5
 # Outcomes that are not sequences of their own: they repeat one that already counted.
 REPEATS = (PairReason.DUPLICATE, PairReason.LATE)
 # Judged from what reported itself, not pair by pair.
 STATES = ("kernel_identity", "silence")
-VERSIONS = 1024  # weights versions remembered, so that an old one coming late is not taken for new
+REMEMBERED = 1024  # weights versions and kernels, so that an old one coming late is not taken for new
 BATCH = 512  # sequences vectorised together; bounds memory, changes no result
 
 
@@ -106,7 +108,7 @@ class Evaluator:
         self.reasons: dict[str, int] = {}
         self.versions: dict[str, None] = {}
         self.weights_version = ""
-        self._kernels: tuple[str, str] | None = None
+        self._kernels: dict[tuple[str, str], None] = {}
 
     def observe(self, outcomes: Sequence[PairOutcome]) -> Iterator[Crossing]:
         """Fold outcomes in, in order, and yield each change of a row's state as it happens.
@@ -229,9 +231,7 @@ class Evaluator:
         if not version or version in self.versions:
             return
         known = bool(self.versions)
-        self.versions[version] = None
-        while len(self.versions) > VERSIONS:
-            del self.versions[next(iter(self.versions))]
+        _remember(self.versions, version)
         if known:
             for index in np.flatnonzero(self.bank.violated):
                 yield self._crossing(Change.SUPERSEDED, int(index), pair.event_ns)
@@ -239,15 +239,18 @@ class Evaluator:
         self.weights_version = version
 
     def _note_kernels(self, pair: PairedTrace) -> Iterator[Crossing]:
-        """A change of kernel restarts every certificate, but no monitor (statistics pitfall 9)."""
+        """A new kernel restarts every certificate, but no monitor (statistics pitfall 9).
+
+        New means not seen before: replicas of unlike hardware take turns, and that is one fleet.
+        """
         kernels = (pair.inference.digest, pair.train.digest)
         before = self.identity.verdict()[0]
         self.identity.note(pair.inference)
         self.identity.note(pair.train)
-        if self._kernels is not None and kernels != self._kernels:
+        if self._kernels and kernels not in self._kernels:
             for index in range(len(self.rows)):
                 self.bank.restart_certificate(index)
-        self._kernels = kernels
+        _remember(self._kernels, kernels)
         if before is not State.VIOLATED and self.identity.verdict()[0] is State.VIOLATED:
             yield from self._identity_crossings(pair.event_ns)
 
@@ -271,6 +274,13 @@ class Evaluator:
             self.rows.append(row)
             self.index[key] = self.bank.add(row)
         return self.index[key]
+
+
+def _remember(table: dict[T, None], key: T) -> None:
+    """Add a key to a table of at most `REMEMBERED`, the oldest leaves first."""
+    table[key] = None
+    while len(table) > REMEMBERED:
+        del table[next(iter(table))]
 
 
 class _Table:

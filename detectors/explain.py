@@ -28,7 +28,8 @@ def explain(evaluator: Evaluator, verdicts: Sequence[Verdict]) -> tuple[Finding,
 
 
 def _strength(violated: Sequence[Verdict], name: str) -> float:
-    return max(v.log10_e for v in violated if v.slice == name)
+    """Largest evidence in a slice; 0 where only states were compared, which have none."""
+    return max((v.log10_e for v in violated if v.slice == name and np.isfinite(v.log10_e)), default=0.0)
 
 
 def explain_slice(evaluator: Evaluator, violated: Sequence[Verdict], name: str) -> tuple[Finding, ...]:

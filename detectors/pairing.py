@@ -82,7 +82,8 @@ class Pairer:
         self._limits = limits
         self._width_ns = max(round(limits.cohort_s * NS), 1)
         self._waiting: OrderedDict[Key, _Waiting] = OrderedDict()
-        self._cohorts: OrderedDict[int, _Cohort] = OrderedDict()
+        self._cohorts: dict[int, _Cohort] = {}  # in order of first sight
+        self._decided_cohorts: set[int] = set()
         self._groups: OrderedDict[Key, int] = OrderedDict()
         self._done: OrderedDict[Key, str] = OrderedDict()
         self._watermark_ns = -1
@@ -114,6 +115,11 @@ class Pairer:
         """Sequences that still wait for their other half."""
         return len(self._waiting)
 
+    @property
+    def open_cohorts(self) -> int:
+        """Cohorts that were not closed yet."""
+        return len(self._cohorts)
+
     def _known(self, key: Key, trace: TokenTrace) -> bool:
         waiting = self._waiting.get(key)
         return waiting is not None and trace.start in waiting.segments.get(trace.kernel.role, {})
@@ -132,6 +138,7 @@ class Pairer:
             self._decide(oldest, _alone(oldest))
         waiting = self._waiting[key] = _Waiting(key, self._cohort_of(trace), now_ns)
         self._cohorts.setdefault(waiting.cohort, _Cohort(now_ns)).undecided += 1
+        self._decided_cohorts.discard(waiting.cohort)
         return waiting
 
     def _cohort_of(self, trace: TokenTrace) -> int:
@@ -147,6 +154,8 @@ class Pairer:
         cohort = self._cohorts[waiting.cohort]
         cohort.undecided -= 1
         cohort.decided.append(outcome)
+        if cohort.undecided == 0:
+            self._decided_cohorts.add(waiting.cohort)
         del self._waiting[waiting.key]
         self._done[waiting.key] = outcome.reason.value
         _trim(self._done, self._limits.remembered)
@@ -154,15 +163,23 @@ class Pairer:
     def _close(self, now_ns: int, open_from: int) -> Iterator[PairOutcome]:
         """Yield cohorts that ended before `open_from` and are decided, or whose grace is over."""
         self._expire(now_ns)
-        grace_ns = round(self._limits.grace_s * NS)
-        for number, cohort in list(self._cohorts.items()):
-            if number >= open_from:
-                continue
-            if cohort.undecided == 0 or now_ns - cohort.first_seen_ns > grace_ns:
-                yield from sorted(cohort.decided, key=_canonical)
-                cohort.decided.clear()
+        ready = self._decided_cohorts.union(self._overdue(now_ns))
+        for number in sorted(n for n in ready if n < open_from):
+            cohort = self._cohorts[number]
+            yield from sorted(cohort.decided, key=_canonical)
+            cohort.decided.clear()
             if cohort.undecided == 0:
                 del self._cohorts[number]
+                self._decided_cohorts.remove(number)
+
+    def _overdue(self, now_ns: int) -> Iterator[int]:
+        """Cohorts whose grace is over; the first seen come first, so a healthy stream looks at one."""
+        grace_ns = round(self._limits.grace_s * NS)
+        for number, cohort in self._cohorts.items():
+            if now_ns - cohort.first_seen_ns <= grace_ns:
+                return
+            if cohort.decided:
+                yield number
 
     def _expire(self, now_ns: int) -> None:
         """Give up on halves older than `pair_within`; the oldest arrived first."""

@@ -128,7 +128,7 @@ def _scale(clause: Clause, entry: Statistic) -> Scale:
     if entry.side is Side.AT_LEAST or clause.at_least is not None:
         return Scale(entry.hi, entry.hi - entry.lo, -1.0)
     if clause.statistic == "gradient_bias":
-        low, high = (-clause.clip, 2.0 - clause.clip) if clause.clip else (1.0 - (clause.cap or 2.0), 1.0)
+        low, high = _bias_range(clause)
         return Scale(low, high - low, 1.0)
     if clause.statistic == "mean_ratio":
         return Scale(0.0, clause.cap or 2.0, 1.0)
@@ -137,15 +137,23 @@ def _scale(clause: Clause, entry: Statistic) -> Scale:
     return Scale(entry.lo, entry.hi - entry.lo, 1.0)
 
 
+def _bias_range(clause: Clause) -> tuple[float, float]:
+    """Range of the D3 statistic: clip(c) gives [-c, 2 - c] for c <= 1 and [-c, 1] above, TIS [1 - C, 1]."""
+    if clause.clip is None:
+        return 1.0 - (clause.cap or 2.0), 1.0
+    return -clause.clip, max(2.0 - clause.clip, 1.0)
+
+
 def _bets(entry: Statistic, tau: float, clause: Clause) -> tuple[Floats, Floats]:
     """Bets that keep wealth positive for every value the statistic can take."""
     if clause.statistic == "top1_frequency":  # two-sided; certified by its limits instead
         return GRID.both(1.0 / (1.0 + (clause.at_most or 0.0))), np.zeros(GRID.size)
+    none = np.zeros(GRID.size)
     if clause.statistic == "mean_ratio":
-        return GRID.up(clause.at_most or 1.0), GRID.down(tau)
-    up = GRID.up(tau) if tau > 0 else np.zeros(GRID.size)
-    certifiable = entry.certifiable and 0.0 < tau < 1.0
-    return up, GRID.down(tau) if certifiable else np.zeros(GRID.size)
+        return GRID.up(clause.at_most or 1.0), GRID.down(tau) if tau < 1.0 else none
+    bounded = clause.quantile is not None or np.isfinite(entry.hi)
+    certifiable = entry.certifiable and bounded and 0.0 < tau < 1.0
+    return GRID.up(tau) if tau > 0 else none, GRID.down(tau) if certifiable else none
 
 
 def share_of(contract: Contract, clauses: Sequence[Clause], row_slice: Slice, order: int) -> float:
@@ -156,7 +164,7 @@ def share_of(contract: Contract, clauses: Sequence[Clause], row_slice: Slice, or
     of appearance, so that few values are judged sharply and late ones still count
     (statistics 2.6).  All shares together sum to at most one.
     """
-    tested = sum(1 for c in clauses if find(c.statistic).test in TESTED)
+    tested = max(sum(1 for c in clauses if find(c.statistic).test in TESTED), 1)
     plain = [s for s in contract.slices if not s.by]
     by = [s for s in contract.slices if s.by]
     if not row_slice.by:

@@ -9,13 +9,12 @@ as 1/(k(k+1)), a quarter in proportion to elapsed time.  The probability of any
 false alarm in a period at threshold 1/alpha is then at most alpha, whatever the traffic;
 with the classic mass the same recursion is R <- (R + 1)(1 + lambda (x - tau)), alarm at A.
 
-`certify` is the plain e-process from the first unit, used for PASS.
+Without a start mass the same bets give the plain e-process from the first unit, used for PASS.
 
 State arrays have shape (rows, k): one row a clause and slice, one column a bet.  Every unit
 is folded in on its own, so cutting the input anywhere changes nothing, bit for bit.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,21 +69,22 @@ class StartMass:
     by_count: float = 0.25
     by_time: float = 0.25
 
-    def of(self, index: int, elapsed_share: float) -> float:
-        """Mass of unit number `index` (from 1) after `elapsed_share` of a period since the last.
+    def of(self, index: NDArray[np.int64], elapsed_share: Floats) -> Floats:
+        """Mass of each row's unit number `index` (from 1), both arguments of shape (rows,).
+
+        Parameters
+        ----------
+        elapsed_share : shape (rows,), share of a period
+            Time since the row's last unit.
 
         Examples
         --------
-        >>> StartMass().of(1, 0.0)
-        0.625
+        >>> StartMass().of(np.array([1, 2]), np.array([0.0, 0.5]))
+        array([0.625     , 0.16666667])
         """
-        start = self.first if index == 1 else 0.0
-        return (
-            start + self.by_count / (index * (index + 1)) + self.by_time * min(max(elapsed_share, 0.0), 1.0)
-        )
-
-
-CLASSIC = StartMass(first=1.0, by_count=0.0, by_time=0.0)
+        start = np.where(index == 1, self.first, 0.0)
+        by_count = self.by_count / (index * (index + 1.0))
+        return np.asarray(start + by_count + self.by_time * np.clip(elapsed_share, 0.0, 1.0))
 
 
 def restart(log_wealth: Floats, log_mass: Floats, log_factor: Floats) -> Floats:
@@ -106,13 +106,3 @@ def log_mean(log_wealth: Floats) -> Floats:
     with np.errstate(divide="ignore"):
         mean = np.log(np.exp(log_wealth - safe[:, None]).mean(axis=1))
     return np.asarray(safe + mean)
-
-
-def log_factors(bets: Floats, value: float, limit: float) -> Floats:
-    """``log(1 + lambda (x - tau))`` for each bet, shape (k,), nats."""
-    return np.log1p(bets * (value - limit))
-
-
-def mixture(rows: Sequence[Floats]) -> NDArray[np.float64]:
-    """Stack rows of wealth to shape (rows, k)."""
-    return np.stack(rows)

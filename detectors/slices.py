@@ -136,8 +136,23 @@ def _tokens_hold(need: Requirement, batch: PairBatch) -> NDArray[np.bool_]:
         phase = np.where(batch.position == 0, "prefill", "decode")
         inside = np.isin(phase, [str(v) for v in need.values])
         return inside if need.op is Operator.IN else ~inside
-    values = batch.logprob_q if need.field == "logprob" else batch.position.astype(np.float64)
+    values = _token_values(need.field, batch)
+    if need.op in (Operator.EXISTS, Operator.DOES_NOT_EXIST):
+        return np.isnan(values) ^ (need.op is Operator.EXISTS)
     if need.op in (Operator.IN, Operator.NOT_IN):
         inside = np.isin(values, [float(v) for v in need.values])
         return inside if need.op is Operator.IN else ~inside
     return _compare(need, values)
+
+
+def _token_values(name: str, batch: PairBatch) -> NDArray[np.float64]:
+    """Column a token requirement names, shape (m,); NaN where it was not reported.
+
+    A trace is one turn, so `turn` is the trace's label, the same for all its tokens.
+    """
+    if name == "logprob":
+        return batch.logprob_q
+    if name == "position":
+        return batch.position.astype(np.float64)
+    turns = [_number(pair.attributes.get(name, "")) for pair in batch.pairs]
+    return np.repeat(np.array(turns, dtype=np.float64), batch.counts())

@@ -1,15 +1,15 @@
-"""Snapshots: the detector's whole state and the log positions it covers, in one piece.
+"""Snapshots: the detector's whole state as bytes.
 
-Written atomically together, so that a restart neither loses nor doubles an observation.  The
-state is a pickle of our own objects, read back through an allow-list: a snapshot names no
-class outside this package, numpy arrays and plain containers.
+The service saves them in one atomic write with the log positions they cover, so that a restart
+neither loses nor doubles an observation.  The state is a pickle of our own objects, read back
+through an allow-list: a snapshot names no class outside this package, numpy arrays and plain
+containers.
 """
 
 import hashlib
 import io
 import json
 import pickle
-from collections.abc import Mapping
 from typing import Any
 
 from paritas.detectors.pipeline import Detector
@@ -34,7 +34,7 @@ PLAIN = {
     ("builtins", "frozenset"),
     ("builtins", "bytearray"),
 }
-ROOMS = ("paritas.detectors.", "paritas.contracts.model", "paritas.contracts.catalogue", "paritas.records")
+ROOMS = ("paritas.detectors.", "paritas.contracts.model", "paritas.contracts.statistic", "paritas.records")
 
 
 class _Unpickler(pickle.Unpickler):
@@ -48,27 +48,30 @@ class _Unpickler(pickle.Unpickler):
         pickle.UnpicklingError
             If it is not: the file is not a snapshot of ours.
         """
-        ours = module.startswith(ROOMS) and "." not in name and not name.startswith("_reduce")
-        if ours or (module, name) in NUMPY | PLAIN:
+        if (module, name) in NUMPY | PLAIN:
             return super().find_class(module, name)
+        if module.startswith(ROOMS) and "." not in name:
+            found = super().find_class(module, name)
+            # A module, a function or `__builtins__` of ours would be a way to everything else.
+            if isinstance(found, type) and found.__module__ == module:
+                return found
         msg = f"{module}.{name} has no place in a snapshot"
         raise pickle.UnpicklingError(msg)
 
 
-def dump(detector: Detector, positions: Mapping[str, int]) -> bytes:
+def dump(detector: Detector) -> bytes:
     """Return the snapshot: one line of JSON, then the state it is a digest of."""
     state = pickle.dumps(detector, protocol=5)
     head = {
         "format": FORMAT,
         "contract": detector.contract.digest,
-        "positions": dict(positions),
         "blake2b": hashlib.blake2b(state, digest_size=16).hexdigest(),
     }
     return json.dumps(head, sort_keys=True).encode() + b"\n" + state
 
 
-def load(text: bytes, *, contract_digest: str) -> tuple[Detector, dict[str, int]]:
-    """Return the detector and the positions it covers.
+def load(text: bytes, *, contract_digest: str) -> Detector:
+    """Return the detector a snapshot holds.
 
     Raises
     ------
@@ -79,12 +82,11 @@ def load(text: bytes, *, contract_digest: str) -> tuple[Detector, dict[str, int]
     try:
         head = json.loads(line)
         told = (head["format"], head["contract"], head["blake2b"])
-        positions = {str(k): int(v) for k, v in head["positions"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise PermanentError("the snapshot is damaged", hint=HINT) from error
     if told != (FORMAT, contract_digest, hashlib.blake2b(state, digest_size=16).hexdigest()):
         raise PermanentError("the snapshot is of another format or contract, or damaged", hint=HINT)
-    return _state(state), positions
+    return _state(state)
 
 
 HINT = "delete it to judge the event log again from its start"

@@ -46,7 +46,8 @@ def _tv(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
 
 
 def _tv_topk(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
-    return batch.means(batch.top.hybrid_tv, mask)
+    """Hybrid TV; a sequence's mean above 1, which only a sequence of lost tokens has, counts as 1."""
+    return np.minimum(batch.means(batch.top.hybrid_tv, mask), 1.0)
 
 
 def _oscillation(batch: PairBatch, clause: Clause, mask: Mask) -> Floats:
@@ -138,7 +139,8 @@ def _duration(clause: Clause, seconds: list[float | None]) -> Floats:
 
 
 def _lag(batch: PairBatch, _: Clause, __: Mask) -> Floats:
-    return np.array([np.nan if p.lag is None else float(p.lag) for p in batch.pairs], dtype=np.float64)
+    """Versions the trainer is ahead; a sampler that is ahead of its trainer does not lag."""
+    return np.array([np.nan if p.lag is None else max(p.lag, 0) for p in batch.pairs], dtype=np.float64)
 
 
 def _nonfinite(batch: PairBatch, _: Clause, __: Mask) -> Floats:

@@ -17,10 +17,11 @@ def top_columns(inference: TokenTrace, train: TokenTrace, mask: NDArray[np.bool_
     """Compute `TopColumns` for the masked tokens; a missing list gives NaN columns."""
     n = int(mask.sum())
     top1_q, is_top1 = _top1(inference, mask, n)
-    if inference.top is None or train.top is None:
+    q_top, p_top = _lists(inference), _lists(train)
+    if q_top is None or p_top is None:
         nothing = np.full(n, np.nan)
         return TopColumns(top1_q, is_top1, nothing, nothing, nothing, nothing)
-    both = _Both(inference.top, train.top, mask)
+    both = _Both(q_top, p_top, mask)
     token = inference.token[mask]
     q, p = (t.logprob[mask].astype(np.float64) for t in (inference, train))
     return TopColumns(
@@ -28,12 +29,18 @@ def top_columns(inference: TokenTrace, train: TokenTrace, mask: NDArray[np.bool_
     )
 
 
+def _lists(trace: TokenTrace) -> TopK | None:
+    """The trace's lists if they hold at least one entry."""
+    return trace.top if trace.top is not None and trace.top.token.shape[1] else None
+
+
 def _top1(trace: TokenTrace, mask: NDArray[np.bool_], n: int) -> tuple[Floats, Floats]:
     """Probability of the logged top-1 and whether it was sampled."""
-    if trace.top is None or trace.top.token.shape[1] == 0:
+    top = _lists(trace)
+    if top is None:
         return np.full(n, np.nan), np.full(n, np.nan)
-    best = trace.top.logprob[mask, 0].astype(np.float64)
-    hit = (trace.top.token[mask, 0] == trace.token[mask]).astype(np.float64)
+    best = top.logprob[mask, 0].astype(np.float64)
+    hit = (top.token[mask, 0] == trace.token[mask]).astype(np.float64)
     known = np.isfinite(best)
     return np.where(known, np.exp(best), np.nan), np.where(known, hit, np.nan)
 
@@ -51,11 +58,15 @@ class _Both:
         self.p_at_q = np.where(self.shared, p_of, np.nan)
 
     def hybrid_tv(self, token: NDArray[np.uint64], ell: Floats) -> Floats:
-        """``sum_S (q-p)+ + 1{x not in S}(1-w)+`` with S the shared ids."""
+        """``sum_S (q-p)+ + 1{x not in S}(1-w)+`` with S the shared ids; in [0, 2).
+
+        Not cut at 1: a token outside both lists that the trainer cannot produce exceeds it, and
+        cutting it there would make the estimate of missing support too small.
+        """
         gain = np.where(self.shared, np.exp(self.q) - np.exp(self.p_at_q), 0.0)
         inside = ((self.q_token == token[:, None]) & self.shared).any(axis=1)
         outside = np.where(inside, 0.0, -np.expm1(np.minimum(ell, 0.0)))
-        return np.asarray(np.clip(np.maximum(gain, 0.0).sum(axis=1) + outside, 0.0, 1.0))
+        return np.asarray(np.maximum(gain, 0.0).sum(axis=1) + outside)
 
     def oscillation(self) -> Floats:
         """max - min of log p - log q over shared ids; NaN with fewer than two."""
@@ -65,8 +76,9 @@ class _Both:
         return np.where(self.shared.sum(axis=1) >= 2, high - low, np.nan)
 
     def flip(self) -> Floats:
-        """1 where the two most likely tokens differ."""
-        return np.asarray(self.q_token[:, 0] != self.p_token[:, 0], dtype=np.float64)
+        """1 where the two most likely tokens differ; NaN where either list is empty."""
+        known = np.isfinite(self.q[:, 0]) & np.isfinite(self.p[:, 0])
+        return np.where(known, self.q_token[:, 0] != self.p_token[:, 0], np.nan)
 
     def gap(self) -> Floats:
         """q(a) - p(a) at the training top-1 a; NaN where a is not in the inference list."""

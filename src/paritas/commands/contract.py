@@ -1,35 +1,20 @@
-"""``paritas contract``: write, check, explain, compare and test kernel contracts.
+"""`paritas contract`: write, check, explain, compare and test kernel contracts.
 
 Exit codes: 0 fine, 1 findings (a warning with ``--strict``, a change that may loosen, a failed
 test), 64 the contract or the command line is wrong.
 """
 
 import argparse
-import json
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
-
-from paritas.contracts.budget import declared_levels, derived, forecasts
-from paritas.contracts.diff import compare_contracts
-from paritas.contracts.dump import resolved
-from paritas.contracts.explain import explain, overview
-from paritas.contracts.lint import lint
-from paritas.contracts.load import load_named, preset_names
-from paritas.contracts.model import Contract
-from paritas.contracts.problems import did_you_mean
-from paritas.contracts.schema import json_schema
-from paritas.contracts.starter import starter_text
-from paritas.contracts.testing import Judge, TestResult, run_tests
-from paritas.errors import UsageError
+from typing import TypeAlias
 
 __all__ = ["register"]
 
-OK, FINDINGS = 0, 1
+Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001  # argparse has no public name for what add_subparsers returns
 
 
-def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def register(subparsers: Verbs) -> None:
     """Add ``contract`` and its verbs; each parser's default `run` maps the arguments to an exit code."""
     contract = subparsers.add_parser("contract", help="write, check, explain, compare and test contracts")
     verbs = contract.add_subparsers(dest="verb", required=True, metavar="VERB")
@@ -40,255 +25,56 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def _verb(
-    verbs: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    verbs: Verbs,
     name: str,
-    run: Callable[[argparse.Namespace], int],
     summary: str,
 ) -> argparse.ArgumentParser:
     parser = verbs.add_parser(name, help=summary, description=summary)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=_runner(name))
     return parser
 
 
-def _add_init(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    init = _verb(verbs, "init", run_init, "write a first contract, with comments")
+def _add_init(verbs: Verbs) -> None:
+    init = _verb(verbs, "init", "write a first contract, with comments")
     init.add_argument("--preset", default="dense-bf16", help="contract to start from (default: dense-bf16)")
     init.add_argument("--name", default="my-policy", help="name of the new contract")
     init.add_argument("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
 
 
-def _add_lint(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    check = _verb(verbs, "lint", run_lint, "check contracts: errors, and what is valid but unwise")
+def _add_lint(verbs: Verbs) -> None:
+    check = _verb(verbs, "lint", "check contracts: errors, and what is valid but unwise")
     check.add_argument("files", nargs="+", metavar="FILE", help="contract file or preset name")
     check.add_argument("--strict", action="store_true", help="exit 1 on warnings")
     check.add_argument("--json", action="store_true", help="print JSON")
 
 
-def _add_show(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    page = _verb(verbs, "explain", run_explain, "say what a statistic is, or list all of them")
+def _add_show(verbs: Verbs) -> None:
+    page = _verb(verbs, "explain", "say what a statistic is, or list all of them")
     page.add_argument("statistic", nargs="?", help="such as tv; all of them if left out")
-    budget = _verb(verbs, "budget", run_budget, "derive limits from the budget and forecast upward")
+    budget = _verb(verbs, "budget", "derive limits from the budget and forecast upward")
     budget.add_argument("file", metavar="FILE", help="contract file or preset name")
     budget.add_argument("--json", action="store_true", help="print JSON")
-    schema = _verb(
-        verbs, "schema", run_schema, "print the JSON Schema, or a contract with everything resolved"
-    )
+    schema = _verb(verbs, "schema", "print the JSON Schema, or a contract with everything resolved")
     schema.add_argument(
         "file", nargs="?", metavar="FILE", help="print this contract as its resolved document"
     )
 
 
-def _add_diff(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    diff = _verb(verbs, "diff", run_diff, "say what changed between two contracts and whether it loosens")
+def _add_diff(verbs: Verbs) -> None:
+    diff = _verb(verbs, "diff", "say what changed between two contracts and whether it loosens")
     diff.add_argument("before", metavar="OLD", help="contract file or preset name")
     diff.add_argument("after", metavar="NEW", help="contract file or preset name")
     diff.add_argument("--json", action="store_true", help="print JSON")
-    test = _verb(verbs, "test", run_test, "run the tests that a contract carries")
+    test = _verb(verbs, "test", "run the tests that a contract carries")
     test.add_argument("file", metavar="FILE", help="contract file")
     test.add_argument("--json", action="store_true", help="print JSON")
 
 
-def _say(*lines: str) -> None:
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+def _runner(verb: str) -> Callable[[argparse.Namespace], int]:
+    """Import the verbs only when one runs: the parser is built for every command."""
 
+    def run(arguments: argparse.Namespace) -> int:
+        code: int = getattr(import_module("paritas.commands.contract_verbs"), f"run_{verb}")(arguments)
+        return code
 
-def _say_json(value: object) -> None:
-    _say(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def run_init(args: argparse.Namespace) -> int:
-    """Write the starter contract; never over an existing file."""
-    if args.preset not in preset_names():
-        raise UsageError(f"unknown preset {args.preset!r}", hint=did_you_mean(args.preset, preset_names()))
-    text = starter_text(name=args.name, preset=args.preset, file=args.output or "FILE")
-    if args.output is None:
-        sys.stdout.write(text)
-        return OK
-    _write_new(Path(args.output), text)
-    _say(f"{args.output} written; check it with: paritas contract lint {args.output}")
-    return OK
-
-
-def _write_new(path: Path, text: str) -> None:
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError as error:
-        raise UsageError(f"{path}: exists already", hint="choose another name, or remove it") from error
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
-
-
-def run_lint(args: argparse.Namespace) -> int:
-    """Load every contract and print its warnings."""
-    contracts = [load_named(name) for name in args.files]
-    warnings = [(contract, lint(contract)) for contract in contracts]
-    if args.json:
-        _say_json([_lint_row(contract, found) for contract, found in warnings])
-    else:
-        for contract, found in warnings:
-            _say(*map(str, found), _lint_summary(contract, len(found)))
-    return FINDINGS if args.strict and any(found for _, found in warnings) else OK
-
-
-def _lint_row(contract: Contract, found: Iterable[object]) -> dict[str, object]:
-    return {
-        "file": contract.file,
-        "name": contract.name,
-        "digest": contract.digest,
-        "warnings": [_row(w) for w in found],
-    }
-
-
-def _row(warning: object) -> dict[str, str]:
-    return {name: str(getattr(warning, name)) for name in ("place", "code", "message", "hint")}
-
-
-def _lint_summary(contract: Contract, count: int) -> str:
-    size = f"{len(contract.clauses)} clauses, {len(contract.slices)} slices"
-    found = "no warnings" if not count else f"{count} warning{'s' if count > 1 else ''}"
-    return f"{contract.file}: {contract.name} {contract.version} ({contract.digest[:8]}): {size}, {found}"
-
-
-def run_explain(args: argparse.Namespace) -> int:
-    """Print a statistic's page."""
-    sys.stdout.write(overview() if args.statistic is None else explain(args.statistic))
-    return OK
-
-
-def run_schema(args: argparse.Namespace) -> int:
-    """Print the JSON Schema, or one contract resolved."""
-    _say_json(json_schema() if args.file is None else resolved(load_named(args.file)))
-    return OK
-
-
-def run_budget(args: argparse.Namespace) -> int:
-    """Print what the budget gives downward and what the clauses give upward."""
-    contract = load_named(args.file)
-    if contract.budget is None:
-        raise UsageError(
-            f"{args.file}: declares no budget",
-            hint="add spec.budget, such as {sequence_tv: 0.1, max_tokens: 1024}",
-        )
-    if args.json:
-        _say_json(_budget_json(contract))
-    else:
-        _print_budget(contract)
-    return OK
-
-
-def _budget_json(contract: Contract) -> dict[str, object]:
-    down = [
-        {n: getattr(d, n) for n in ("level", "quantity", "value", "unit", "equation")}
-        for d in derived(contract)
-    ]
-    up = [
-        {n: getattr(f, n) for n in ("clause", "limit", "level", "declared", "forecast", "is_sufficient")}
-        for f in forecasts(contract)
-    ]
-    declared = {} if contract.budget is None else declared_levels(contract.budget)
-    return {"declared": declared, "derived": [_finite(row) for row in down], "forecasts": up}
-
-
-def _finite(row: dict[str, object]) -> dict[str, object]:
-    """JSON has no infinity: no constraint is null."""
-    return {key: None if value == float("inf") else value for key, value in row.items()}
-
-
-def _print_budget(contract: Contract) -> None:
-    down = [(d.level, d.quantity, _number(d.value), d.unit, d.equation) for d in derived(contract)]
-    up = [
-        (
-            f.clause,
-            _number(f.limit),
-            f.level,
-            _number(f.forecast),
-            _number(f.declared),
-            "yes" if f.is_sufficient else "no",
-        )
-        for f in forecasts(contract)
-    ]
-    _table(
-        "Derived: each line alone keeps the declared level",
-        ("declared", "quantity", "at most", "unit", "equation"),
-        down,
-    )
-    _table(
-        "Forecast: what a clause alone guarantees",
-        ("clause", "limit", "level", "at most", "declared", "sufficient"),
-        up,
-    )
-
-
-def _number(value: float) -> str:
-    return "no constraint" if value == float("inf") else f"{value:.4g}"
-
-
-def _table(title: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    """Print with rich where it is installed, else in plain columns."""
-    try:
-        console, table = import_module("rich.console"), import_module("rich.table")
-    except ModuleNotFoundError:
-        _plain_table(title, head, rows)
-        return
-    grid = table.Table(*head, title=title, title_justify="left")
-    for row in rows:
-        grid.add_row(*row)
-    console.Console(file=sys.stdout).print(grid)
-
-
-def _plain_table(title: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    _say(
-        title,
-        *(
-            "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
-            for row in (head, *rows)
-        ),
-        "",
-    )
-
-
-def run_diff(args: argparse.Namespace) -> int:
-    """Print every change with its effect; 1 if one may loosen or the version does not fit."""
-    difference = compare_contracts(load_named(args.before), load_named(args.after))
-    if args.json:
-        rows = [
-            {n: str(getattr(c, n)) for n in ("effect", "path", "before", "after")} for c in difference.changes
-        ]
-        _say_json(
-            {"changes": rows, "may_loosen": difference.may_loosen, "version_fault": difference.version_fault}
-        )
-    else:
-        _say(*map(str, difference.changes), *filter(None, [difference.version_fault]))
-        _say("may loosen the contract" if difference.may_loosen else "does not loosen the contract")
-    return FINDINGS if difference.may_loosen else OK
-
-
-def run_test(args: argparse.Namespace) -> int:
-    """Run the contract's own tests with the detectors."""
-    contract = load_named(args.file)
-    if not contract.tests:
-        raise UsageError(f"{args.file}: carries no tests", hint="add spec.tests")
-    results = list(run_tests(contract, _judge()))
-    if args.json:
-        _say_json(
-            [{"name": r.name, "passed": r.is_passed, "misses": list(map(str, r.misses))} for r in results]
-        )
-    else:
-        _say(*(_result_text(result) for result in results))
-    return OK if all(r.is_passed for r in results) else FINDINGS
-
-
-def _result_text(result: TestResult) -> str:
-    head = f"{'ok  ' if result.is_passed else 'FAIL'}  {result.name}"
-    return "\n".join([head, *(f"      {miss}" for miss in result.misses)])
-
-
-def _judge() -> Judge:
-    """Load the detectors only when a test needs them; contracts themselves never do."""
-    try:
-        judge: Judge = import_module("paritas.detectors.check").judge_recording
-    except ModuleNotFoundError as error:
-        raise UsageError("contract tests need the detectors", hint="pip install 'paritas[detect]'") from error
-    return judge
+    return run

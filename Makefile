@@ -1,0 +1,46 @@
+# Two commands matter: `make demo` and `make test`. Each sets itself up on a fresh machine.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types unit bench proto clean
+
+help:  ## show the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "paritas needs Python 3.11 or newer; say make PYTHON=python3.11 …"; exit 1; }
+	@echo "setting up $(VENV) (once)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[all]' --group dev
+	@touch $(STAMP)
+
+demo: $(STAMP)  ## real recordings, a fault, the escalation a subscriber receives (under a minute)
+	@$(BIN)/paritas demo
+
+test: lint types unit  ## everything that needs nothing but Python (minutes)
+
+lint: $(STAMP)  ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)  ## mypy --strict
+	$(BIN)/mypy
+
+unit: $(STAMP)  ## tests, doctests and documentation examples, in random order on both cores
+	$(BIN)/pytest -n auto tests src/paritas README.md docs
+
+bench: $(STAMP)  ## speed and statistics, each beside a peer in the same run
+	$(BIN)/python benchmarks/wire_speed.py
+	$(BIN)/python benchmarks/evidence_speed.py
+	$(BIN)/python benchmarks/delay.py
+	$(BIN)/python benchmarks/false_alarms.py
+
+proto:  ## write the code of proto/v1/*.proto with the pinned generator
+	proto/generate.sh
+
+clean:  ## remove what the targets made
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache dist

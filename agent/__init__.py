@@ -1,0 +1,1 @@
+"""The sidecar: takes traces from the processes beside it and keeps them in an event log."""

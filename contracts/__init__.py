@@ -1,0 +1,1 @@
+"""Kernel contracts: the DSL, its catalogue, bounds and budgets."""

@@ -1,0 +1,129 @@
+"""What a statistic is, in words: the catalogue entry a person reads."""
+
+import math
+from textwrap import fill
+
+from paritas.contracts.catalogue import CATALOGUE, Need, Side, Statistic, Test
+from paritas.contracts.problems import did_you_mean
+from paritas.errors import UsageError
+
+__all__ = ["example_of", "explain", "overview"]
+
+_TESTS = {
+    Test.BOUNDED_MEAN: "mean of a bounded value: data can certify the limit and refute it",
+    Test.CONDITIONAL_MEAN: "mean given every prefix: data can certify the limit and refute it",
+    Test.NON_NEGATIVE_MEAN: "mean of an unbounded value: data can refute the limit, never certify it",
+    Test.SUPREMUM: "largest value: one observation refutes the limit, nothing certifies it",
+    Test.STATE: "compared, not estimated: equal, different, or not reported",
+}
+_NEEDS = {
+    Need.PAIR: "log-probabilities of both kernels for the same tokens",
+    Need.TOP_INFERENCE: "the inference kernel's top-k list (one entry is enough)",
+    Need.TOP_BOTH: "top-k lists of both kernels",
+    Need.FULL_LOGITS: "whole distributions of both kernels, offline",
+    Need.TIMINGS: "timings of the requests",
+    Need.IDENTITY: "the reported identity of each kernel",
+    Need.TRACE: "any trace",
+}
+_OPTIONS = {
+    "quantile": "0.99",
+    "above": "2.0",
+    "cap": "2.0",
+    "clip": "0.2",
+    "within": "60s",
+}
+_MEANINGS = {
+    "quantile": "the limit binds this quantile: the share of units above it may be 1 - quantile",
+    "above": "a token counts when its ratio leaves [1/above, above]",
+    "cap": "the ratio is truncated here (2.0 if left out)",
+    "clip": "clip range c: the ratio is clipped to [1-c, 1+c]",
+    "within": "deadline; compare.pair_within if left out",
+}
+_LIMITS = {
+    "probability": "0.02",
+    "logits": "0.5",
+    "share": "0.01",
+    "nats": "0.05",
+    "ratio": "1.002",
+    "seconds": "800ms",
+    "versions": "1",
+    "dimensionless": "0.01",
+    "bias in units of A_max G": "0.05",
+}
+_AT_LEAST = "0.995"
+WIDTH = 92
+
+
+def explain(name: str) -> str:
+    """Return the page on one statistic.
+
+    Raises
+    ------
+    UsageError
+        If the catalogue has no such statistic, with the closest name.
+
+    Examples
+    --------
+    >>> print(explain("tv").splitlines()[0])
+    tv (numerical, in probability, 0 to 1)
+    """
+    if name not in CATALOGUE:
+        raise UsageError(f"unknown statistic {name!r}", hint=did_you_mean(name, CATALOGUE))
+    entry = CATALOGUE[name]
+    rows = [(title, text) for title, text in _rows(entry) if text]
+    return "\n".join([_head(entry), "", fill(entry.says, WIDTH), "", *(_row(*row) for row in rows), ""])
+
+
+def overview() -> str:
+    """Return one line a statistic."""
+    width = max(map(len, CATALOGUE))
+    lines = (
+        f"{e.name:<{width}}  {e.family:<13}  {e.says.split('. ')[0].rstrip('.')}." for e in CATALOGUE.values()
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _head(entry: Statistic) -> str:
+    unit = f", in {entry.unit}" if entry.unit else ""
+    high = "no upper end" if math.isinf(entry.hi) else f"{entry.hi:g}"
+    reach = f", {entry.lo:g} to {high}" if entry.test is not Test.STATE else ""
+    return f"{entry.name} ({entry.family}{unit}{reach})"
+
+
+def _rows(entry: Statistic) -> list[tuple[str, str]]:
+    limit = "no limit" if entry.side is Side.NEITHER else str(entry.side)
+    return [
+        ("estimator", entry.estimator),
+        ("limit", limit),
+        *(("option", f"{option}: {_MEANINGS[option]}") for option in entry.options),
+        ("judged as", _TESTS[entry.test]),
+        ("can pass", "yes" if entry.certifiable else "no: keep it out of promotion gates (stages: [full])"),
+        ("needs", _NEEDS[entry.need]),
+        ("blind to", entry.blind),
+        ("reference", entry.reference),
+        ("example", example_of(entry)),
+    ]
+
+
+def _row(title: str, text: str) -> str:
+    indent = " " * 11
+    wrapped = text if title == "example" else fill(text, WIDTH - 11, subsequent_indent=indent)
+    return f"{title:<11}{wrapped}"
+
+
+def example_of(entry: Statistic) -> str:
+    """Return a clause on the statistic as it would stand under its family.
+
+    Examples
+    --------
+    >>> print(example_of(CATALOGUE["time_to_first_token"]))
+    - {id: time-to-first-token, statistic: time_to_first_token, quantile: 0.99, at_most: 800ms}
+    """
+    # a gradient_bias clause with a cap is about tis, with a clip about clip: one of them
+    options = entry.options[:1] if entry.name == "gradient_bias" else entry.options
+    parts = [f"id: {entry.name.replace('_', '-')}", f"statistic: {entry.name}"]
+    parts += [f"{option}: {_OPTIONS[option]}" for option in options]
+    if entry.side is not Side.NEITHER:
+        limit = _AT_LEAST if entry.side is Side.AT_LEAST else _LIMITS[entry.unit]
+        parts.append(f"{entry.side}: {limit}")
+    return f"- {{{', '.join(parts)}}}"

@@ -1,0 +1,101 @@
+"""Names a file refers to must be declared, and declared once."""
+
+from collections.abc import Iterator
+
+from paritas.contracts.assemble import Names, declared_clauses
+from paritas.contracts.found import Fields, Found
+from paritas.contracts.model import Contract
+from paritas.contracts.problems import Problems, did_you_mean
+
+__all__ = ["check_references"]
+
+
+def check_references(document: Fields, contract: Contract, names: Names, problems: Problems) -> None:
+    """Note doubled names, undeclared slices and unknown clauses of one file."""
+    spec = document.record("spec")
+    _check_doubled(declared_clauses(spec), "clause", problems)
+    slices = [(i.value.get("name"), i.value.at("name")) for i in spec.items("slices") if "name" in i.value]
+    _check_doubled(slices, "slice", problems)
+    for found in _slices_of_clauses(spec):
+        if found.value not in names.slices:
+            _note_slice(found, names, problems)
+    _check_rules(spec, names, problems)
+    _check_tests(spec, names, problems)
+    if not names.clauses and "clauses" not in spec and "preset" not in spec:
+        hint = "add spec.clauses, or start from a preset: spec.preset: dense-bf16"
+        problems.add(spec.place, spec.path, "the contract has no clauses", hint)
+    _check_drains(spec, contract, names, problems)
+
+
+def _check_doubled(declared: list[tuple[str, Found]], what: str, problems: Problems) -> None:
+    first: dict[str, Found] = {}
+    for name, at in declared:
+        if name in first:
+            hint = f"it already stands in line {first[name].place.line}"
+            problems.add(at.place, at.path, f"doubled {what} {name!r}", hint)
+        first.setdefault(name, at)
+
+
+def _slices_of_clauses(spec: Fields) -> Iterator[Found]:
+    clauses = spec.record("clauses")
+    for family in clauses.found:
+        for item in clauses.items(family):
+            yield from item.value.items("slices")
+
+
+def _note_slice(found: Found, names: Names, problems: Problems) -> None:
+    hint = did_you_mean(found.value, sorted(names.slices)) + " (slices stand under spec.slices)"
+    problems.add(found.place, found.path, f"undeclared slice {found.value!r}", hint)
+
+
+def _check_rules(spec: Fields, names: Names, problems: Problems) -> None:
+    for rule in spec.items("escalation"):
+        when = rule.value.record("when")
+        for found in when.items("clause"):
+            _check_clause(found, names, problems)
+        for found in when.items("slice"):
+            _check_slice_value(found, names, problems)
+
+
+def _check_tests(spec: Fields, names: Names, problems: Problems) -> None:
+    for test in spec.items("tests"):
+        for expectation in test.value.items("expect"):
+            if "clause" in expectation.value:
+                _check_clause(expectation.value.at("clause"), names, problems)
+            if "slice" in expectation.value:
+                _check_slice_value(expectation.value.at("slice"), names, problems)
+
+
+def _check_clause(found: Found, names: Names, problems: Problems) -> None:
+    if found.value not in names.clauses:
+        hint = did_you_mean(found.value, sorted(names.clauses))
+        problems.add(found.place, found.path, f"unknown clause {found.value!r}", hint)
+
+
+def _check_slice_value(found: Found, names: Names, problems: Problems) -> None:
+    """Accept a declared name, ``NAME=other``, or ``key=value`` of a `by` slice."""
+    keys = tuple(part.split("=", 1)[0] for part in found.value.split(","))
+    is_value = "=" in found.value and (
+        keys in names.keys or found.value.removesuffix("=other") in names.slices
+    )
+    if found.value not in names.slices and not is_value:
+        _note_slice(found, names, problems)
+
+
+def _check_drains(spec: Fields, contract: Contract, names: Names, problems: Problems) -> None:
+    single = {s.name for s in contract.slices if not s.by}
+    for found in _drained(spec):
+        if found.value not in names.slices:
+            _note_slice(found, names, problems)
+        elif found.value in single:
+            hint = "drain needs a slice with 'by', such as {name: replica, by: [replica]}"
+            problems.add(found.place, found.path, f"slice {found.value!r} has no 'by'", hint)
+
+
+def _drained(spec: Fields) -> Iterator[Found]:
+    for rule in spec.items("escalation"):
+        for level in rule.value.items("levels"):
+            for action in level.value.items("actions"):
+                kind, arguments = action.value
+                if kind == "drain" and "slice" in arguments:
+                    yield arguments.at("slice")

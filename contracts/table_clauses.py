@@ -1,0 +1,83 @@
+"""The fields of a clause: one record a family, since each has its own statistics."""
+
+from paritas.contracts.catalogue import CATALOGUE
+from paritas.contracts.model import Family
+from paritas.contracts.shapes import (
+    Choice,
+    Duration,
+    Either,
+    Field,
+    Flag,
+    Listing,
+    Number,
+    Record,
+)
+from paritas.contracts.table_scalars import (
+    FREE,
+    NAME,
+    OPEN_SHARE,
+    POSITIVE,
+    POSITIVE_SHARE,
+    STAGES,
+)
+
+__all__ = ["CLAUSES"]
+
+FLOOR = Record(
+    "limit relative to a floor",
+    (
+        Field("floor", NAME, "name of a measured A/A floor", is_required=True),
+        Field("times", POSITIVE, "factor above the floor", is_required=True),
+        Field(
+            "ceiling",
+            Either("a number or a duration", text=Duration(), number=Number(0)),
+            "absolute limit that binds in any case",
+            is_required=True,
+        ),
+    ),
+)
+LIMIT = Either(
+    "a number, a duration, or {floor: NAME, times: 1.5, ceiling: 0.04}",
+    text=Duration(),
+    number=Number(0),
+    mapping=FLOOR,
+)
+
+
+def _statistics(family: Family) -> Choice:
+    own = tuple(name for name, entry in CATALOGUE.items() if entry.family is family)
+    hints = {
+        name: f"it is {entry.family}: move the clause under clauses.{entry.family}"
+        for name, entry in CATALOGUE.items()
+        if entry.family is not family
+    }
+    raw_ece = "raw ECE moves without bound under small drift; use calibration_gap (statistical)"
+    return Choice(own, {**hints, "ece": raw_ece, "expected_calibration_error": raw_ece})
+
+
+def _clause(family: Family) -> Record:
+    return Record(
+        "clause",
+        (
+            Field("id", NAME, "name of the clause, once in a contract", is_required=True),
+            Field("statistic", _statistics(family), "what is limited", is_required=True),
+            Field("at_most", LIMIT, "upper limit in the statistic's unit"),
+            Field("at_least", LIMIT, "lower limit in the statistic's unit"),
+            Field("quantile", OPEN_SHARE, "the limit binds this quantile"),
+            Field("above", Number(1, is_low_open=True), "ratio beyond which a token counts as tail"),
+            Field("cap", Number(1), "truncation of the ratio"),
+            Field("clip", POSITIVE_SHARE, "clip range of the ratio"),
+            Field("within", Duration(), "deadline of an observability statistic"),
+            Field(
+                "slices",
+                Listing(NAME, at_least=1, is_set=True),
+                "where it binds; every declared slice if left out",
+            ),
+            Field("stages", STAGES, "when it binds; always if left out"),
+            Field("source", FREE, "where the limit comes from"),
+            Field("derived", Flag(), "the limit was derived from the budget (written by the resolved form)"),
+        ),
+    )
+
+
+CLAUSES = Record("clauses", tuple(Field(f, Listing(_clause(f)), f"{f} clauses") for f in Family))

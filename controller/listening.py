@@ -1,0 +1,111 @@
+"""Bind one gRPC server to one address, with the keepalive both ends agree on."""
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from paritas.controller.config import ServerConfig, TlsFiles
+from paritas.errors import UsageError
+
+__all__ = ["CLIENT_OPTIONS", "bind", "client_credentials", "make_private"]
+
+_MS_PER_S = 1000
+_MESSAGE_BYTES = 8 * 1024 * 1024
+
+# The two ends belong together: a client that pings more often than the server allows is cut off.
+CLIENT_OPTIONS = (
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+    ("grpc.max_receive_message_length", _MESSAGE_BYTES),
+    # A proxy set for the internet must not get what is meant for this pod.
+    ("grpc.enable_http_proxy", 0),
+)
+
+
+def _server_options(config: ServerConfig) -> tuple[tuple[str, int], ...]:
+    return (
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.keepalive_time_ms", 60_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.max_connection_age_ms", round(config.connection_age_s * _MS_PER_S)),
+        ("grpc.max_connection_age_grace_ms", round(config.drain_s * _MS_PER_S)),
+        ("grpc.max_receive_message_length", _MESSAGE_BYTES),
+        ("grpc.so_reuseport", 0),  # else a second server would share the port, unseen
+    )
+
+
+def bind(config: ServerConfig) -> tuple[Any, str]:
+    """Return a server that is not started yet, and the target clients connect to.
+
+    Raises
+    ------
+    UsageError
+        The address cannot be bound, or a TLS file cannot be read.
+    """
+    local_path = config.listen.startswith("unix:")
+    if local_path:
+        _refuse_live_socket(config.listen)
+    server = grpc.aio.server(options=_server_options(config))
+    try:
+        port = _add_port(server, config)
+    except RuntimeError as error:
+        raise _cannot_bind(config.listen) from error
+    if local_path:
+        return server, config.listen
+    return server, f"{config.listen.rpartition(':')[0]}:{port}"
+
+
+def _add_port(server: Any, config: ServerConfig) -> int:
+    if config.tls is None:
+        return int(server.add_insecure_port(config.listen))
+    return int(server.add_secure_port(config.listen, _server_credentials(config.tls)))
+
+
+def make_private(listen: str) -> None:
+    """Let only this user connect to a Unix socket."""
+    if listen.startswith("unix:"):
+        Path(listen.removeprefix("unix:")).chmod(0o600)
+
+
+def _refuse_live_socket(listen: str) -> None:
+    """Leave a socket alone that somebody answers on; gRPC would take it away without a word."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(listen.removeprefix("unix:"))
+        except OSError:
+            return  # absent, or left behind by a process that was killed
+    raise _cannot_bind(listen)
+
+
+def _cannot_bind(listen: str) -> UsageError:
+    hint = "is another controller running there? choose another address"
+    return UsageError(f"listen: cannot bind {listen!r}", hint=hint)
+
+
+def _server_credentials(tls: TlsFiles) -> Any:
+    if tls.certificate is None or tls.key is None:
+        raise UsageError("tls: a server needs both certificate and key")
+    pair = (_read(tls.key), _read(tls.certificate))
+    ca = None if tls.ca is None else _read(tls.ca)
+    return grpc.ssl_server_credentials([pair], root_certificates=ca, require_client_auth=ca is not None)
+
+
+def client_credentials(tls: TlsFiles) -> Any:
+    """Return channel credentials; without a CA, the system's are trusted."""
+    ca, key, certificate = (None if f is None else _read(f) for f in (tls.ca, tls.key, tls.certificate))
+    return grpc.ssl_channel_credentials(ca, key, certificate)
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"tls: cannot read {str(file)!r}: {error.strerror}") from error

@@ -1,0 +1,156 @@
+"""The escalation server: one event loop, one SQLite file, one address.
+
+In a program: ``with serving(config) as target: ...``.  On an event loop of your own:
+``async with EscalationServer(config) as server: ...``.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as health
+from grpc_reflection.v1alpha import reflection
+
+from paritas.clock import Clock, SystemClock
+from paritas.controller.background import running
+from paritas.controller.config import ServerConfig
+from paritas.controller.core import Core
+from paritas.controller.hub import End, EndReason, Hub
+from paritas.controller.journal import Journal
+from paritas.controller.listening import bind, make_private
+from paritas.controller.service import EscalationService
+from paritas.controller.silences import SilenceBook
+from paritas.controller.store import Store
+from paritas.controller.store_thread import StoreThread
+from paritas.controller.wire import silence_of
+from paritas.errors import ParitasError
+from paritas.proto.v1 import escalation_pb2 as pb
+from paritas.proto.v1 import escalation_pb2_grpc as pb_grpc
+
+__all__ = ["SERVICE", "EscalationServer", "serving"]
+
+SERVICE: str = pb.DESCRIPTOR.services_by_name["EscalationService"].full_name
+_HEALTH: str = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+_STATUS = {
+    True: health_pb2.HealthCheckResponse.SERVING,
+    False: health_pb2.HealthCheckResponse.NOT_SERVING,
+}
+
+log = logging.getLogger(__name__)
+
+
+class EscalationServer:
+    """Serves from entering to leaving the context.
+
+    Parameters
+    ----------
+    config : ServerConfig
+        What it listens on, keeps and bounds.
+    clock : Clock
+        Time stamps and the ends of silences; heartbeats follow the event loop.
+
+    Attributes
+    ----------
+    target : str
+        What clients connect to, e.g. ``127.0.0.1:4320`` or ``unix:/run/paritas.sock``.
+
+    Raises
+    ------
+    UsageError
+        On entering: the log or the address cannot be used.
+    """
+
+    def __init__(self, config: ServerConfig, *, clock: Clock | None = None) -> None:
+        self._config = config
+        self._clock = clock or SystemClock()
+        self._stack = AsyncExitStack()
+        self._core: Core | None = None
+        self.target = ""
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            checks = health.HealthServicer()
+            core = await self._make_core(stack, checks)
+            await self._listen(core, stack, checks)
+            housekeeping = asyncio.create_task(_keep_house(core))
+            stack.push_async_callback(_cancel, housekeeping)
+            self._stack, self._core = stack.pop_all(), core
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Entries appended and duplicates, and streams ended by reason."""
+        return Counter() if self._core is None else self._core.journal.counts + self._core.hub.counts
+
+    async def _make_core(self, stack: AsyncExitStack, checks: Any) -> Core:
+        config, clock = self._config, self._clock
+        store = await stack.enter_async_context(StoreThread(config.database, retention=config.retention))
+        _, head = await store.run(Store.bounds)
+        hub = Hub(head=head, max_subscribers=config.limits.subscribers)
+        stored = await store.run(Store.silences)
+        silences = SilenceBook(silence_of(pb.Silence.FromString(payload)) for payload in stored)
+        silences.forget_ended(now_ns=clock.now_ns())
+        journal = Journal(store, hub, silences=silences, clock=clock, report=partial(_report, checks))
+        return Core(config, clock, store, hub, journal, silences)
+
+    async def _listen(self, core: Core, stack: AsyncExitStack, checks: Any) -> None:
+        server, self.target = bind(self._config)
+        pb_grpc.add_EscalationServiceServicer_to_server(EscalationService(core), server)
+        health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+        reflection.enable_server_reflection((SERVICE, _HEALTH, reflection.SERVICE_NAME), server)
+        await checks.set(SERVICE, _STATUS[True])
+        stack.push_async_callback(_close, server, checks, core)
+        await server.start()
+        make_private(self._config.listen)
+
+
+async def _report(checks: Any, writable: bool) -> None:
+    """Show under the service's name whether it can do its work; the process itself is alive."""
+    await checks.set(SERVICE, _STATUS[writable])
+
+
+async def _keep_house(core: Core) -> None:
+    while True:
+        await asyncio.sleep(core.config.housekeeping_s)
+        try:
+            await core.journal.compact()
+        except ParitasError as error:
+            log.warning("Compaction failed.", extra={"error": str(error)})
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def _close(server: Any, checks: Any, core: Core) -> None:
+    """Say so, end the streams with their tokens, let calls finish, then let the log go."""
+    await checks.enter_graceful_shutdown()
+    await core.hub.drain(End(EndReason.DRAINING, "the server is closing"), timeout_s=core.config.drain_s)
+    await server.stop(core.config.farewell_s)
+    await core.journal.idle()
+
+
+@contextmanager
+def serving(config: ServerConfig, *, clock: Clock | None = None) -> Iterator[str]:
+    """Serve from a thread of its own during the block; yields what clients connect to.
+
+    Raises
+    ------
+    UsageError
+        The log or the address cannot be used.
+    """
+    with running(EscalationServer(config, clock=clock), name="escalation-server") as server:
+        yield server.target

@@ -1,0 +1,68 @@
+"""The first message of a stream, checked: who subscribes, to what, from where."""
+
+from dataclasses import dataclass
+
+from paritas.controller import tokens
+from paritas.controller.filters import Filter
+from paritas.controller.refusals import RefusalError, Refused
+from paritas.controller.tokens import Token
+from paritas.controller.wire import filter_of
+from paritas.proto.v1 import escalation_pb2 as pb
+
+__all__ = ["PROTOCOL_VERSION", "Start", "start_of"]
+
+PROTOCOL_VERSION = 1
+_NAME_BYTES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a stream was asked to be.
+
+    Attributes
+    ----------
+    point : str
+        ``now``, ``token``, ``snapshot_then_follow`` or ``resume``.
+    token : Token or None
+        With ``token``: everything after it.
+    max_outstanding : int
+        Unacknowledged events at most; 0 is no limit.
+    """
+
+    subscriber_id: str
+    only: Filter
+    point: str
+    token: Token | None
+    max_outstanding: int
+
+
+def start_of(message: pb.ClientMsg | None) -> Start:
+    """Return the start of a stream whose first message is `message`.
+
+    Raises
+    ------
+    RefusalError
+        INVALID, naming the field; PRECONDITION for a protocol this version does not speak.
+    """
+    if message is None or message.WhichOneof("body") != "start":
+        raise _invalid("the first message of a stream must be start")
+    start = message.start
+    if start.protocol_version != PROTOCOL_VERSION:
+        text = f"start.protocol_version: {start.protocol_version} is not spoken here, {PROTOCOL_VERSION} is"
+        raise RefusalError(text, reason=Refused.PRECONDITION)
+    if not 0 < len(start.subscriber_id.encode()) <= _NAME_BYTES:
+        raise _invalid(f"start.subscriber_id: must be 1 to {_NAME_BYTES} bytes long")
+    point = start.WhichOneof("start")
+    if point is None:
+        raise _invalid("start.start: must be one of now, token, snapshot_then_follow, resume")
+    return Start(
+        subscriber_id=start.subscriber_id,
+        only=filter_of(start.filter, place="start.filter"),
+        point=point,
+        token=tokens.decode(start.token, field="start.token") if point == "token" else None,
+        max_outstanding=start.max_outstanding,
+    )
+
+
+def _invalid(message: str) -> RefusalError:
+    return RefusalError(message, reason=Refused.INVALID)

@@ -1,0 +1,149 @@
+"""`paritas up`: every stage in one process, on an embedded event log."""
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paritas.commands.places import DataFolder, Running, default_folder
+
+if TYPE_CHECKING:
+    from paritas.agent.eventlog import EventLog
+    from paritas.commands.detecting import DetectionLoop
+    from paritas.contracts.model import Contract
+    from paritas.wire import WireRecord
+
+__all__ = ["Up", "register", "running"]
+
+
+@dataclass(frozen=True, slots=True)
+class Up:
+    """A running instance."""
+
+    folder: DataFolder
+    target: str
+    loop: "DetectionLoop"
+
+
+def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "up",
+        help="receive, judge and escalate in one process",
+        description="Receives traces on a private socket, judges them against the contract and serves escalations over gRPC.",
+    )
+    parser.add_argument(
+        "--contract", default="dense-bf16", help="a contract file or a shipped preset (default: dense-bf16)"
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help="folder for log, state and sockets (default: PARITAS_DATA or the state folder)",
+    )
+    parser.add_argument(
+        "--listen", default="127.0.0.1:4320", help="gRPC address (default: 127.0.0.1:4320; port 0 picks one)"
+    )
+    parser.add_argument(
+        "--deployment",
+        default="",
+        help="part of every escalation id; tells two deployments of one contract apart",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until SIGINT or SIGTERM; return 0."""
+    from paritas.contracts.load import load_named
+
+    folder = DataFolder(arguments.data or default_folder(os.environ))
+    contract = load_named(arguments.contract)
+    with (
+        stop_signals() as stop,
+        running(contract, folder, listen=arguments.listen, deployment=arguments.deployment) as up,
+    ):
+        sys.stdout.write(_ready(up, contract))
+        sys.stdout.flush()
+        up.loop.run(stop)
+    sys.stdout.write(_farewell(up))
+    return 0
+
+
+@contextmanager
+def running(contract: "Contract", folder: DataFolder, *, listen: str, deployment: str = "") -> Iterator[Up]:
+    """Start controller, log and receiver, and prepare the detection loop; the caller drives it.
+
+    Raises
+    ------
+    UsageError
+        If the folder is in use, or an address cannot be bound.
+    """
+    from paritas.agent.eventlog import Cursor, EmbeddedLog, LogSettings
+    from paritas.agent.receiver import Receiver
+    from paritas.clock import SystemClock
+    from paritas.commands.detecting import DetectionLoop, LoopSettings
+    from paritas.controller.client import EscalationClient
+    from paritas.controller.config import ServerConfig
+    from paritas.controller.server import serving
+
+    clock = SystemClock()
+    folder.make()
+    with ExitStack() as stack:
+        log = stack.enter_context(EmbeddedLog(folder.log, LogSettings(partitions=1), clock=clock))
+        target = stack.enter_context(serving(ServerConfig(folder.database, listen=listen), clock=clock))
+        client = stack.enter_context(EscalationClient(target, clock=clock))
+        settings = LoopSettings(deployment=deployment)
+        cursor = Cursor(folder.cursor)
+        loop = DetectionLoop(contract, log, cursor, publish=client.publish, clock=clock, settings=settings)
+        stack.enter_context(loop)
+        folder.hasher()
+        stack.enter_context(Receiver(folder.socket, partial(_append, log)))
+        folder.announce(Running(os.getpid(), target, contract.name))
+        stack.callback(folder.retract)
+        yield Up(folder, target, loop)
+
+
+def _append(log: "EventLog", record: "WireRecord") -> None:
+    log.append(record, partition_key=record.key)
+
+
+@contextmanager
+def stop_signals() -> Iterator[threading.Event]:
+    """An event that SIGINT and SIGTERM set; the handlers are put back afterwards."""
+    stop = threading.Event()
+    before = {
+        number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ready(up: Up, contract: "Contract") -> str:
+    data = f" --data {up.folder.root}"
+    return (
+        f"watching contract {contract.name} {contract.version}\n"
+        f"  traces:       {up.folder.socket} (OTLP/HTTP)\n"
+        f"  escalations:  {up.target} (gRPC)\n"
+        f"  feed it:      paritas ingest{data} SERVE TRAIN\n"
+        f"  subscribe:    paritas watch{data}\n"
+    )
+
+
+def _farewell(up: Up) -> str:
+    """One line of accounting: what came in and where it went."""
+    loop = up.loop
+    outcomes = ", ".join(f"{n} {reason}" for reason, n in sorted(loop.detector.evaluator.reasons.items()))
+    refused = sum(loop.decoder.refused.values()) + sum(loop.skipped.values())
+    return (
+        f"stopped: {loop.decoder.received} records, {refused} refused, {loop.detector.repeated_records} repeated; "
+        f"sequences: {outcomes or 'none'}; {loop.published} escalations\n"
+    )

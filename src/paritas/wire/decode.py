@@ -1,0 +1,117 @@
+"""Event-log values to traces: ours are decoded, everything else is passed over and counted."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from paritas.errors import RecordError
+from paritas.records import TokenTrace
+from paritas.wire import names
+from paritas.wire.attributes import kernel_of, labels_of, sampling_of, text_of, timings_of, values_of
+from paritas.wire.block import decode_block
+from paritas.wire.reasons import DecodeProblem
+
+__all__ = ["Decoded", "decode"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decoded:
+    """What one value held; every span is in exactly one of the three.
+
+    Attributes
+    ----------
+    traces : tuple of TokenTrace
+        Segments, in the order of their spans; the columns are read-only.
+    foreign_spans : int
+        Spans of other programs.
+    problems : mapping of DecodeProblem to int
+        Spans of ours that gave no trace, by reason.
+    """
+
+    traces: tuple[TokenTrace, ...]
+    foreign_spans: int
+    problems: Mapping[DecodeProblem, int]
+
+
+def decode(value: bytes) -> Decoded:
+    """Return the traces in a serialized ``ExportTraceServiceRequest``.
+
+    A span is ours when it is named ``kernel.score`` and either carries ``paritas.tokens`` or was
+    written under our instrumentation scope.
+
+    Raises
+    ------
+    RecordError
+        Reason ``not_otlp``: the value is no such message at all.
+
+    Examples
+    --------
+    >>> decode(b"").traces
+    ()
+    """
+    traces: list[TokenTrace] = []
+    problems: Counter[DecodeProblem] = Counter()
+    foreign_spans = 0
+    for span, our_scope in _spans(_parse(value)):
+        values = values_of(span.attributes) if span.name == names.SPAN_NAME else {}
+        if names.TOKENS not in values and not (our_scope and span.name == names.SPAN_NAME):
+            foreign_spans += 1
+            continue
+        try:
+            traces.append(_trace(span, values))
+        except RecordError as error:
+            problems[DecodeProblem(error.reason)] += 1
+    return Decoded(tuple(traces), foreign_spans, dict(problems))
+
+
+def _parse(value: bytes) -> ExportTraceServiceRequest:
+    try:
+        return ExportTraceServiceRequest.FromString(value)
+    except DecodeError as error:
+        raise RecordError(
+            f"a value of {len(value)} bytes is not an OTLP trace request",
+            reason=DecodeProblem.NOT_OTLP,
+            hint="this topic may hold only records with encoding otlp_proto",
+        ) from error
+
+
+def _spans(request: ExportTraceServiceRequest) -> Iterator[tuple[Span, bool]]:
+    for resource_spans in request.resource_spans:
+        for scope_spans in resource_spans.scope_spans:
+            our_scope = scope_spans.scope.name == names.SCOPE_NAME
+            for span in scope_spans.spans:
+                yield span, our_scope
+
+
+def _trace(span: Span, values: Mapping[str, object]) -> TokenTrace:
+    """Return the trace of one span of ours; RecordError with a `DecodeProblem` when it is broken."""
+    tokens = values.get(names.TOKENS)
+    if not isinstance(tokens, bytes):
+        raise RecordError("paritas.tokens is missing or not bytes", reason=DecodeProblem.NO_TOKENS)
+    columns = decode_block(tokens)
+    trace = TokenTrace(
+        run_id=text_of(values, names.RUN_ID, required=True),
+        sequence_id=text_of(values, names.SEQUENCE_ID, required=True),
+        kernel=kernel_of(values),
+        logprob=columns.logprob,
+        token=columns.token,
+        status=columns.status,
+        group_id=text_of(values, names.GROUP_ID),
+        weights_version=text_of(values, names.WEIGHTS_VERSION),
+        weights_digest=text_of(values, names.WEIGHTS_DIGEST),
+        sampling=sampling_of(values),
+        attributes=labels_of(values, names.ATTRIBUTE_PREFIX),
+        start=columns.start,
+        event_ns=span.start_time_unix_nano,
+        top=columns.top,
+        timings=timings_of(values),
+        itl_s=columns.itl_s,
+        final=columns.final,
+    )
+    if bytes.fromhex(trace.trace_id) != span.trace_id:
+        raise RecordError("the trace id is not that of the sequence", reason=DecodeProblem.TRACE_ID_MISMATCH)
+    return trace

@@ -1,0 +1,97 @@
+"""The names that go over the wire; `attributes.yaml` says unit, type and meaning of each.
+
+Attributes are ours and start with ``paritas.``; where the OpenTelemetry GenAI conventions have
+a name (``gen_ai.request.temperature`` …) that one is used and nothing of ours is put beside it.
+"""
+
+from paritas.records import KernelIdentity, TokenStatus
+
+__all__ = [
+    "ATTRIBUTES",
+    "ATTRIBUTE_PREFIX",
+    "GROUP_ID",
+    "HEADER_AGENT",
+    "HEADER_EPOCH",
+    "HEADER_SCHEMA",
+    "HEADER_SEQ",
+    "KERNEL_DIGEST",
+    "KERNEL_EXTRA_PREFIX",
+    "KERNEL_FIELDS",
+    "LOGPROB_MEAN_NATS",
+    "LOGPROB_MIN_NATS",
+    "LOGPROB_SEMANTICS",
+    "ROLE",
+    "RUN_ID",
+    "SAMPLING",
+    "SCHEMA",
+    "SCOPE_NAME",
+    "SEGMENT_FINAL",
+    "SEGMENT_START",
+    "SEQUENCE_ID",
+    "SPAN_NAME",
+    "STATUS_COUNTS",
+    "TIMINGS",
+    "TOKENS",
+    "TOTAL_COUNT",
+    "WEIGHTS_DIGEST",
+    "WEIGHTS_VERSION",
+]
+
+SCHEMA = 1  # version of TokenBlock and of these attributes; readers refuse one they do not know
+SPAN_NAME = "kernel.score"
+SCOPE_NAME = "paritas"
+
+RUN_ID = "paritas.run.id"
+SEQUENCE_ID = "paritas.sequence.id"
+GROUP_ID = "paritas.group.id"
+ROLE = "paritas.role"
+WEIGHTS_VERSION = "paritas.weights.version"
+WEIGHTS_DIGEST = "paritas.weights.digest"
+SEGMENT_START = "paritas.segment.start"
+SEGMENT_FINAL = "paritas.segment.final"
+TOKENS = "paritas.tokens"
+TOTAL_COUNT = "paritas.token_count.total"
+LOGPROB_MEAN_NATS = "paritas.logprob.mean_nats"
+LOGPROB_MIN_NATS = "paritas.logprob.min_nats"
+LOGPROB_SEMANTICS = "paritas.logprob.semantics"
+KERNEL_DIGEST = "paritas.kernel.digest"
+KERNEL_EXTRA_PREFIX = "paritas.kernel.extra."
+ATTRIBUTE_PREFIX = "paritas.attribute."
+
+STATUS_COUNTS = {status: f"paritas.token_count.{status.name.lower()}" for status in TokenStatus}
+
+KERNEL_FIELDS = {
+    field: f"paritas.kernel.{field}" for field in KernelIdentity.__slots__ if field not in ("role", "extra")
+}
+
+SAMPLING = {
+    "temperature": "gen_ai.request.temperature",
+    "top_p": "gen_ai.request.top_p",
+    "top_k": "gen_ai.request.top_k",
+    "min_p": "paritas.sampling.min_p",
+    "processors": "paritas.sampling.processors",
+}
+
+TIMINGS = {
+    "queue_s": "paritas.timing.queue_s",
+    "ttft_s": "paritas.timing.ttft_s",
+    "prefill_s": "paritas.timing.prefill_s",
+    "decode_s": "paritas.timing.decode_s",
+}
+
+HEADER_AGENT = "paritas-agent"
+HEADER_EPOCH = "paritas-epoch"
+HEADER_SEQ = "paritas-seq"
+HEADER_SCHEMA = "paritas-schema"
+
+ATTRIBUTES = frozenset(
+    {
+        *(RUN_ID, SEQUENCE_ID, GROUP_ID, ROLE, WEIGHTS_VERSION, WEIGHTS_DIGEST),
+        *(SEGMENT_START, SEGMENT_FINAL, TOKENS, TOTAL_COUNT, KERNEL_DIGEST),
+        *(LOGPROB_MEAN_NATS, LOGPROB_MIN_NATS, LOGPROB_SEMANTICS),
+        *STATUS_COUNTS.values(),
+        *KERNEL_FIELDS.values(),
+        *SAMPLING.values(),
+        *TIMINGS.values(),
+    }
+)

@@ -1,0 +1,334 @@
+"""The server as an operator sees it: addresses, health, reflection, TLS, closing."""
+
+import asyncio
+import shutil
+import socket
+import stat
+import subprocess
+import threading
+
+import grpc
+import pytest
+from escalation_examples import DEADLINE_S, RawStream, config, escalation, start, stub, take
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from paritas.controller.admission import admit
+from paritas.controller.client import EscalationClient
+from paritas.controller.compaction import Retention
+from paritas.controller.config import Limits, TlsFiles
+from paritas.controller.convert import escalation_to
+from paritas.controller.refusals import RefusalError
+from paritas.controller.server import SERVICE, EscalationServer, serving
+from paritas.controller.store import Store
+from paritas.errors import TransientError, UsageError
+from paritas.proto.v1 import escalation_pb2 as pb
+from paritas.proto.v1 import escalation_pb2_grpc as pb_grpc
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+# Addresses
+
+
+def test_a_free_port_is_told(tmp_path):
+    with serving(config(tmp_path)) as target:
+        host, port = target.split(":")
+        assert (host, int(port) > 0) == ("127.0.0.1", True)
+        with EscalationClient(target) as client:
+            assert client.publish([escalation(1)]).accepted == 1
+
+
+def test_a_unix_socket_is_private_and_goes_away(tmp_path):
+    path = tmp_path / "c.sock"
+    with serving(config(tmp_path, listen=f"unix:{path}")) as target, EscalationClient(target) as client:
+        assert target == f"unix:{path}"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        with client.subscribe("router") as stream:
+            take(stream, 2)
+            client.publish([escalation(1)])
+            assert take(stream, 1)[0].event_id == "incident-1/1"
+    assert not path.exists()
+
+
+def test_a_socket_left_behind_is_taken_over(tmp_path):
+    path = tmp_path / "c.sock"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    with serving(config(tmp_path, listen=f"unix:{path}")) as target, EscalationClient(target) as client:
+        assert client.publish([escalation(1)]).accepted == 1
+
+
+def text_of(conf):
+    with pytest.raises(UsageError) as caught, serving(conf):
+        pass
+    return caught.value.render()
+
+
+def test_an_address_in_use(tmp_path):
+    (tmp_path / "other").mkdir()
+    for listen in ("127.0.0.1:0", f"unix:{tmp_path}/c.sock"):
+        with serving(config(tmp_path, listen=listen)) as target:
+            assert text_of(config(tmp_path / "other", listen=target)) == (
+                f"[usage] listen: cannot bind {target!r}\n"
+                "  hint: is another controller running there? choose another address"
+            )
+            with EscalationClient(target) as client:
+                assert client.silences() == []
+
+
+def test_a_log_in_use(tmp_path):
+    with serving(config(tmp_path)):
+        assert text_of(config(tmp_path)).endswith(
+            "is in use by another process\n  hint: only one controller may own a log; stop the other one"
+        )
+
+
+def test_a_bad_log_is_told_before_anything_is_bound(tmp_path):
+    (tmp_path / "escalations.db").write_text("not a database, at all\n" * 50)
+    listen = f"unix:{tmp_path}/c.sock"
+    assert text_of(config(tmp_path, listen=listen)) == (
+        f"[usage] escalation log '{tmp_path}/escalations.db' is damaged or not a database: "
+        "file is not a database\n  hint: restore a copy, or move the file away to start an empty log"
+    )
+    assert not (tmp_path / "c.sock").exists()
+
+
+# TLS
+
+
+@pytest.fixture
+def pki(tmp_path):
+    """A throw-away authority that is its own server and client certificate."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("the openssl command makes the certificates of this test")
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    made = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    out = ["-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "cert.pem")]
+    subprocess.run([openssl, "req", "-x509", *made, *subject, *out], check=True, capture_output=True)
+    return TlsFiles(tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "cert.pem")
+
+
+def test_a_server_that_demands_certificates(tmp_path, pki):
+    conf = config(tmp_path, listen="0.0.0.0:0", tls=pki)
+    with serving(conf) as bound:
+        target = bound.replace("0.0.0.0", "localhost")
+        with EscalationClient(target, tls=pki) as client:
+            assert client.publish([escalation(1)]).accepted == 1
+        for other in (None, TlsFiles(ca=pki.ca)):
+            with EscalationClient(target, tls=other) as client, pytest.raises(TransientError):
+                client.silences()
+
+
+def test_tls_files_that_are_wrong(tmp_path, pki):
+    missing = TlsFiles(tmp_path / "no.pem", pki.key, pki.ca)
+    assert text_of(config(tmp_path, tls=missing)) == (
+        f"[usage] tls: cannot read '{tmp_path}/no.pem': No such file or directory"
+    )
+    half = TlsFiles(certificate=pki.certificate)
+    assert text_of(config(tmp_path, tls=half)) == "[usage] tls: a server needs both certificate and key"
+
+
+# Health and reflection
+
+
+def check(service, name):
+    return service.Check(health_pb2.HealthCheckRequest(service=name), timeout=DEADLINE_S).status
+
+
+def test_health_of_the_process_and_of_the_service(tmp_path):
+    with serving(config(tmp_path)) as target, grpc.insecure_channel(target) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        assert [check(health, name) for name in ("", SERVICE)] == [SERVING, SERVING]
+        with pytest.raises(grpc.RpcError) as caught:
+            check(health, "paritas.proto.v1.Other")
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_a_watcher_sees_the_server_go(tmp_path):
+    seen = []
+    with grpc.insecure_channel(f"unix:{tmp_path}/c.sock") as channel:
+        with serving(config(tmp_path, listen=f"unix:{tmp_path}/c.sock", farewell_s=0.1)):
+            request = health_pb2.HealthCheckRequest(service=SERVICE)
+            watch = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=DEADLINE_S)
+            seen.append(next(watch).status)
+        with pytest.raises(grpc.RpcError):
+            seen.extend(answer.status for answer in iter(watch.__next__, None))
+    assert seen == [SERVING, NOT_SERVING]
+
+
+def test_a_full_disk_shows_in_answers_and_in_health(tmp_path):
+    """On one loop, so that the test can reach the store and fill it."""
+
+    async def scenario():
+        async with (
+            EscalationServer(config(tmp_path)) as server,
+            grpc.aio.insecure_channel(server.target) as ch,
+        ):
+            health = health_pb2_grpc.HealthStub(ch)
+            watch = health.Watch(health_pb2.HealthCheckRequest(service=SERVICE), timeout=DEADLINE_S)
+            seen = [(await watch.read()).status]
+            run = server._core.store.run
+            await run(lambda store: store._db.execute("PRAGMA max_page_count = 1"))
+            message = escalation_to(escalation(1, summary="x" * 100_000))
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await _publish(ch, message)
+            seen.append((await watch.read()).status)
+            await run(lambda store: store._db.execute("PRAGMA max_page_count = 10000"))
+            await _publish(ch, message)
+            seen.append((await watch.read()).status)
+            watch.cancel()
+            return caught.value, seen
+
+    error, seen = asyncio.run(scenario())
+    assert error.code() is grpc.StatusCode.UNAVAILABLE
+    assert error.details() == (
+        f"escalation log '{tmp_path}/escalations.db': database or disk is full "
+        "(free disk space, or check the disk)"
+    )
+    assert seen == [SERVING, NOT_SERVING, SERVING]
+
+
+async def _publish(channel, message):
+    request = pb.PublishRequest(events=[message])
+    return await pb_grpc.EscalationServiceStub(channel).Publish(request, timeout=DEADLINE_S)
+
+
+def test_reflection_lists_the_services(tmp_path):
+    with serving(config(tmp_path)) as target, grpc.insecure_channel(target) as channel:
+        reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
+        ask = reflection_pb2.ServerReflectionRequest
+        requests = [ask(list_services=""), ask(file_containing_symbol=SERVICE)]
+        listed, found = reflection.ServerReflectionInfo(iter(requests), timeout=DEADLINE_S)
+    assert {s.name for s in listed.list_services_response.service} == {
+        "paritas.proto.v1.EscalationService",
+        "grpc.health.v1.Health",
+        "grpc.reflection.v1alpha.ServerReflection",
+    }
+    assert pb.DESCRIPTOR.serialized_pb in found.file_descriptor_response.file_descriptor_proto
+
+
+# Order
+
+
+def test_a_snapshot_ahead_of_what_was_told_is_not_told_again(tmp_path):
+    """An event is in the log a moment before subscribers are told; a snapshot may fall in between."""
+
+    async def scenario():
+        async with (
+            EscalationServer(config(tmp_path)) as server,
+            grpc.aio.insecure_channel(server.target) as ch,
+        ):
+            core = server._core
+            drafts = admit([escalation_to(escalation(1))], limits=Limits())
+            appended = await core.store.run(Store.append, drafts, now_ns=1)
+            stream = pb_grpc.EscalationServiceStub(ch).Subscribe(timeout=DEADLINE_S)
+            await stream.write(start(snapshot_then_follow=pb.ClientMsg.SnapshotThenFollow()))
+            first = [(await stream.read()).WhichOneof("body") for _ in range(3)]
+            core.hub.publish(appended.events)
+            await _publish(ch, escalation_to(escalation(2)))
+            while (message := await stream.read()).WhichOneof("body") == "heartbeat":
+                pass
+            stream.cancel()
+            return first, message.event.event_id
+
+    assert asyncio.run(scenario()) == (["created", "snapshot_item", "snapshot_end"], "incident-1/2")
+
+
+# Closing
+
+
+def test_streams_are_told_that_the_server_closes(tmp_path):
+    leave = threading.Event()
+    ready = threading.Event()
+    targets = []
+
+    def serve():
+        with serving(config(tmp_path)) as target:
+            targets.append(target)
+            ready.set()
+            leave.wait(DEADLINE_S)
+
+    server = threading.Thread(target=serve)
+    server.start()
+    ready.wait(DEADLINE_S)
+    with stub(targets[0]) as service, RawStream(service, start()) as stream:
+        stream.next("created")
+        leave.set()
+        canceled = stream.next("canceled")
+        assert (canceled.reason, canceled.detail) == (pb.ServerMsg.REASON_DRAINING, "the server is closing")
+        _, error = stream.end()
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+    server.join()
+
+
+def test_acks_that_came_before_closing_are_kept(tmp_path):
+    with (
+        serving(config(tmp_path)) as target,
+        stub(target) as service,
+        EscalationClient(target) as client,
+        RawStream(service, start("router")) as stream,
+    ):
+        stream.next("created")
+        client.publish([escalation(1)])
+        stream.send(ack=pb.ClientMsg.Ack(token=stream.next("event").token))
+        stream.send(ping=pb.ClientMsg.Ping())
+        stream.next("heartbeat")
+    with Store(tmp_path / "escalations.db", retention=Retention()) as store:
+        assert store.acked("router") == 1
+
+
+def test_a_subscriber_too_many(tmp_path):
+    conf = config(tmp_path, limits=Limits(subscribers=1))
+    with serving(conf) as target, stub(target) as service, RawStream(service, start("a")) as first:
+        first.next("created")
+        with RawStream(service, start("b")) as second:
+            _, error = second.end()
+        assert (error.code(), error.details()) == (
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            "start: 1 subscribers are connected, no more are taken",
+        )
+
+
+def test_housekeeping_compacts_by_age(tmp_path):
+    """Nothing is published, yet the log loses what is old."""
+    drafts = admit([escalation_to(escalation(1))], limits=Limits())
+    with Store(tmp_path / "escalations.db", retention=Retention()) as store:
+        store.append(drafts, now_ns=1)
+    conf = config(tmp_path, housekeeping_s=0.01)
+    with serving(conf) as target, stub(target) as service:
+        for attempt in range(10_000):
+            with RawStream(service, start(f"s{attempt}")) as stream:
+                created = stream.next("created")
+            if created.oldest == created.head:
+                break
+        assert created.oldest == created.head
+
+
+def test_counts(tmp_path):
+    async def scenario():
+        server = EscalationServer(config(tmp_path))
+        assert server.counts == {}
+        async with server, grpc.aio.insecure_channel(server.target) as channel:
+            for _ in range(2):
+                await _publish(channel, escalation_to(escalation(1)))
+            return server.counts
+
+    assert asyncio.run(scenario()) == {"appended": 1, "duplicates": 1}
+
+
+def test_a_remote_address_is_refused_before_anything_happens(tmp_path):
+    with pytest.raises(UsageError, match="can be reached from other machines and has no TLS"):
+        config(tmp_path, listen="0.0.0.0:4320")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_refusal_names_its_hint(tmp_path):
+    with (
+        serving(config(tmp_path)) as target,
+        EscalationClient(target) as client,
+        pytest.raises(RefusalError, match=r"^incident 'x' is not known \(it may be over and forgotten\)$"),
+    ):
+        client.history("x")

@@ -1,0 +1,77 @@
+"""The registry, the constants and what really goes over the wire are the same names."""
+
+import subprocess
+import sys
+from importlib import resources
+
+import yaml
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from wire_strategies import full_trace
+
+from paritas.proto.v1.token_block_pb2 import TokenBlock
+from paritas.wire import Origin, encode, names, stamp
+
+REGISTRY = yaml.safe_load(resources.files("paritas").joinpath("attributes.yaml").read_text())
+ATTRIBUTES = {row["name"]: row for row in REGISTRY["attributes"]}
+FAMILIES = {name.removesuffix("*") for name in ATTRIBUTES if name.endswith(".*")}
+OTLP_TYPES = {"string": "string_value", "int": "int_value", "double": "double_value"} | {
+    "boolean": "bool_value",
+    "bytes": "bytes_value",
+}
+
+
+def test_constants_equal_the_registry():
+    assert {name for name in ATTRIBUTES if not name.endswith("*")} == names.ATTRIBUTES
+    assert {names.KERNEL_EXTRA_PREFIX, names.ATTRIBUTE_PREFIX} == FAMILIES
+    assert REGISTRY["schema"] == names.SCHEMA
+    assert (REGISTRY["span"]["name"], REGISTRY["span"]["scope"]) == (names.SPAN_NAME, names.SCOPE_NAME)
+
+
+def test_a_full_trace_emits_every_name_with_the_declared_type():
+    [record] = encode([full_trace()], resource={})
+    span = ExportTraceServiceRequest.FromString(record.value).resource_spans[0].scope_spans[0].spans[0]
+    emitted = {family(a.key): a.value.WhichOneof("value") for a in span.attributes}
+    assert emitted == {name: OTLP_TYPES[row["type"]] for name, row in ATTRIBUTES.items()}
+
+
+def family(name):
+    return next((prefix + "*" for prefix in FAMILIES if name.startswith(prefix)), name)
+
+
+def test_headers_equal_the_registry():
+    [record] = encode([full_trace()], resource={})
+    sent = [name for name, _ in stamp(record, Origin("a", 1, 2)).headers]
+    assert sent == [row["name"] for row in REGISTRY["headers"]]
+
+
+def test_token_block_fields_equal_the_registry():
+    assert [field.name for field in TokenBlock.DESCRIPTOR.fields] == [
+        row["name"] for row in REGISTRY["token_block"]
+    ]
+
+
+def test_every_row_is_complete_and_unique():
+    for section, keys in (
+        ("attributes", {"name", "type", "unit", "side", "description"}),
+        ("headers", {"name", "type", "description"}),
+        ("token_block", {"name", "type", "unit", "shape", "description"}),
+    ):
+        rows = REGISTRY[section]
+        assert all(set(row) == keys for row in rows)
+        assert all(row["description"].endswith(".") for row in rows)
+        assert len({row["name"] for row in rows}) == len(rows)
+    assert {row["side"] for row in ATTRIBUTES.values()} <= {"both", "inference", "train"}
+
+
+def test_nothing_of_ours_is_put_under_gen_ai():
+    conventions = {"gen_ai.request.temperature", "gen_ai.request.top_p", "gen_ai.request.top_k"}
+    assert {name for name in ATTRIBUTES if not name.startswith("paritas.")} == conventions
+
+
+def test_importing_the_wire_format_imports_nothing_heavy():
+    heavy = {"grpc", "yaml", "river", "scipy", "torch", "kafka", "pandas", "crc32c", "opentelemetry.sdk"}
+    code = "import sys, paritas.wire; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(run.stdout.split())
+    assert "paritas.wire" in loaded
+    assert not heavy & loaded
