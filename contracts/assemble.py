@@ -54,32 +54,50 @@ def assemble(document: Fields, base: Contract, problems: Problems) -> tuple[Cont
 
     Clauses override by id and slices by name, in the base's order; every other section replaces.
     """
+    spec = document.record("spec")
+    contract = _with_policy(_with_scope(_with_head(base, document), spec, problems), spec, problems)
+    budget = contract.budget
+    is_refused = "budget" in spec and budget is None  # reported; its clauses need no limit of their own
+    clauses = build_clauses(spec.record("clauses"), Budget() if is_refused else budget, problems)
+    merged = _override(base.clauses, clauses, lambda c: c.id)
+    contract = replace(contract, clauses=_by_family(merged))
+    return contract, _names(spec, contract)
+
+
+def _with_head(base: Contract, document: Fields) -> Contract:
+    """Names are the file's own: a preset's owner does not answer for its users."""
     metadata, spec = document.record("metadata"), document.record("spec")
-    budget = _section(spec, "budget", base.budget, lambda s: build_budget(s, problems))
-    is_broken = "budget" in spec and budget is None  # reported; its clauses need no limit of their own
-    clauses = build_clauses(spec.record("clauses"), Budget() if is_broken else budget, problems)
-    slices = build_slices(spec.items("slices"), problems)
-    contract = replace(
+    return replace(
         base,
         name=metadata.get("name", ""),
         version=metadata.get("version", ""),
-        owner=metadata.get("owner", base.owner),
+        owner=metadata.get("owner", ""),
         policy=spec.get("policy", base.policy),
         preset=spec.get("preset", metadata.get("applied_preset", "")),
+    )
+
+
+def _with_scope(base: Contract, spec: Fields, problems: Problems) -> Contract:
+    slices = build_slices(spec.items("slices"), problems)
+    alarms = base.false_alarms
+    return replace(
+        base,
         kernels=_section(spec, "kernels", base.kernels, build_kernels),
         compare=_section(spec, "compare", base.compare, build_compare),
-        false_alarms=_section(
-            spec, "false_alarms", base.false_alarms, lambda s: build_false_alarms(s, problems)
-        ),
-        budget=budget,
         slices=_override(base.slices, slices, lambda s: s.name) or DEFAULT_SLICES,
-        clauses=_by_family(_override(base.clauses, clauses, lambda c: c.id)),
+        false_alarms=_section(spec, "false_alarms", alarms, lambda s: build_false_alarms(s, problems)),
+        budget=_section(spec, "budget", base.budget, lambda s: build_budget(s, problems)),
+    )
+
+
+def _with_policy(base: Contract, spec: Fields, problems: Problems) -> Contract:
+    return replace(
+        base,
+        escalation=_list(spec, "escalation", base.escalation, lambda i: build_escalation(i, problems)),
         on_controller_loss=spec.get("on_controller_loss", base.on_controller_loss),
         promotion=_section(spec, "promotion", base.promotion, lambda s: build_promotion(s, problems)),
-        escalation=_list(spec, "escalation", base.escalation, lambda i: build_escalation(i, problems)),
         tests=_list(spec, "tests", base.tests, lambda i: build_tests(i, problems)),
     )
-    return contract, _names(spec, contract)
 
 
 def _section(spec: Fields, name: str, base: T, build: Callable[[Fields], T]) -> T:

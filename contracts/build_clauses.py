@@ -1,6 +1,7 @@
 """Checked fields → clauses: what the catalogue knows about a statistic, its options and its limit."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from paritas.contracts.build_scope import ESTIMATOR_TAKES
 from paritas.contracts.catalogue import CATALOGUE, Side, Statistic
@@ -11,10 +12,12 @@ from paritas.contracts.problems import Problems
 
 __all__ = ["DEFAULT_CAP", "DERIVABLE", "build_clauses"]
 
-DEFAULT_CAP = 2.0  # truncation that the RL frameworks ship as default (verl, TRL, slime: 2.0)
+DEFAULT_CAP = 2.0  # what verl, SkyRL, ms-swift and open-instruct ship for token-level truncation
 
 # Statistics whose limit the budget can give (bounds.md F).
 DERIVABLE = frozenset({"gradient_bias", "kl_k3", "logit_oscillation", "sequence_tv", "tv", "tv_topk"})
+
+EMPTY = Clause("", Family.NUMERICAL, "")
 
 OPTIONS = ("quantile", "above", "cap", "clip", "within")
 NEEDED = {
@@ -43,20 +46,25 @@ def _clause(family: Family, fields: Fields, budget: Budget | None, problems: Pro
     _check_options(statistic, fields, problems)
     _check_sides(statistic, fields, budget, problems)
     _check_estimator(statistic, fields, budget, problems)
-    at_most, at_least = (_limit(statistic, fields, side, problems) for side in (Side.AT_MOST, Side.AT_LEAST))
+    limits = [_limit(statistic, fields, side, problems) for side in (Side.AT_MOST, Side.AT_LEAST)]
     if len(problems) > before:
         return None
-    return Clause(
+    cap, clip = _cap(statistic, fields, budget), _clip(statistic, fields, budget)
+    checked = replace(EMPTY, at_most=limits[0], at_least=limits[1], cap=cap, clip=clip)
+    return _plain_clause(family, fields, checked)
+
+
+def _plain_clause(family: Family, fields: Fields, checked: Clause) -> Clause:
+    """Fill in what needs no catalogue."""
+    statistic = fields.get("statistic")
+    return replace(
+        checked,
         id=fields.get("id"),
         family=family,
-        statistic=statistic.name,
-        at_most=at_most,
-        at_least=at_least,
-        floor=_floor(fields, statistic.side),
+        statistic=statistic,
+        floor=_floor(fields, CATALOGUE[statistic].side),
         quantile=fields.get("quantile"),
         above=fields.get("above"),
-        cap=_cap(statistic, fields, budget),
-        clip=_clip(statistic, fields, budget),
         within_s=_plain(fields.get("within")),
         slices=fields.values("slices"),
         stages=tuple(Stage(s) for s in fields.values("stages")),

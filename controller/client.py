@@ -17,6 +17,7 @@ from functools import partial
 from random import Random
 from types import TracebackType
 from typing import Any, Self
+from weakref import WeakSet
 
 import grpc
 
@@ -104,6 +105,7 @@ class EscalationClient:
         self._backoff = backoff or Backoff()
         self._random = Random(target)  # noqa: S311  # spreads waits, keeps no secret
         self._closed = threading.Event()
+        self._subscriptions: WeakSet[Subscription] = WeakSet()
         self._channel = _channel(target, tls)
         self._stub: Any = pb_grpc.EscalationServiceStub(self._channel)
 
@@ -116,8 +118,10 @@ class EscalationClient:
         self.close()
 
     def close(self) -> None:
-        """Give up waits and close the channel; twice is fine."""
+        """Give up waits, end subscriptions and close the channel; twice is fine."""
         self._closed.set()
+        for subscription in list(self._subscriptions):
+            subscription.close()
         self._channel.close()
 
     def publish(self, events: Iterable[Escalation]) -> Published:
@@ -138,13 +142,15 @@ class EscalationClient:
 
     def subscribe(self, subscriber_id: str, options: SubscriptionOptions | None = None) -> Subscription:
         """Return a subscription; it connects when it is iterated over."""
-        return Subscription(
+        subscription = Subscription(
             subscriber_id,
             options or SubscriptionOptions(),
             connect=partial(Connection, self._stub, clock=self._clock),
             clock=self._clock,
             backoff=self._backoff,
         )
+        self._subscriptions.add(subscription)
+        return subscription
 
     def incidents(self, only: Filter | None = None, *, include_closed: bool = False) -> Iterator[Incident]:
         """Yield the open incidents, oldest first; pages are fetched as needed."""

@@ -51,7 +51,8 @@ class Series:
         """Current values in the statistic's unit; NaN before the first value."""
         get = {"ew_mean": self._mean, "median": self._median, "p99": self._high, "variance": self._variance}
         told = {name: statistic.get() for name, statistic in get.items()}
+        empty = told["median"] is None  # river's means say 0 before the first value
         return {
-            **{k: math.nan if v is None else float(v) for k, v in told.items()},
+            **{k: math.nan if empty or v is None else float(v) for k, v in told.items()},
             "changes": float(self.changes),
         }

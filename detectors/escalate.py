@@ -65,7 +65,7 @@ def rule_for(contract: Contract, crossing: Crossing) -> int | None:
         fits = (
             (not when.family or crossing.clause.family in when.family)
             and (not when.clause or crossing.clause.id in when.clause)
-            and (not when.slice or crossing.slice in when.slice or crossing.slice.split("=")[0] in when.slice)
+            and (not when.slice or crossing.slice in when.slice or crossing.declared in when.slice)
             and State.VIOLATED in when.state
         )
         if fits:

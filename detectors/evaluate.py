@@ -52,6 +52,8 @@ class Crossing:
 
     Attributes
     ----------
+    slice, declared : str
+        Name of the slice instance, and of the slice the contract declares it by.
     index : int
         Row in the evaluator; -1 for the kernel identity.
     event_ns : int
@@ -61,6 +63,7 @@ class Crossing:
     change: Change
     clause: Clause
     slice: str
+    declared: str
     index: int
     event_ns: int
     weights_version: str
@@ -72,6 +75,10 @@ class SliceState:
 
     Attributes
     ----------
+    lag, allowed_lag : int
+        Largest weights lag of sequences that were refused for it, and of those that paired.
+    shifted : int
+        Sequences whose token ids agree after a move by one.
     worst : list of (value, trace id)
         The pairs with the largest mean |ell|, worst first.
     """
@@ -80,6 +87,7 @@ class SliceState:
     inference: Sampling = Sampling()
     train: Sampling = Sampling()
     lag: int = 0
+    allowed_lag: int = 0
     shifted: int = 0
     worst: list[tuple[float, str]] = field(default_factory=list)
 
@@ -201,7 +209,8 @@ class Evaluator:
 
     def _crossing(self, change: Change, index: int, event_ns: int) -> Crossing:
         row = self.rows[index]
-        return Crossing(change, row.clause, row.name, index, event_ns, self.weights_version)
+        names = row.name, row.declared.name
+        return Crossing(change, row.clause, *names, index, event_ns, self.weights_version)
 
     def _cells(self, instances: Sequence[tuple[Slice, str]], columns: "_At") -> Iterator[tuple[int, "_Cell"]]:
         """Yield (row, cell) where the pair can tell; rows for which it cannot are counted as without."""
@@ -218,7 +227,7 @@ class Evaluator:
         state = self._state(name)
         state.recent.fold(sums)
         state.inference, state.train = pair.sampling, pair.train_sampling
-        state.lag = max(state.lag, pair.lag or 0)
+        state.allowed_lag = max(state.allowed_lag, pair.lag or 0)
         size = float(np.abs(pair.log_ratio).mean()) if pair.tokens else 0.0
         state.worst = sorted([*state.worst, (size, pair.trace_id)], key=lambda w: (-w[0], w[1]))[:EXEMPLARS]
 
@@ -258,7 +267,7 @@ class Evaluator:
         for clause in self.clauses:
             if clause.statistic == "kernel_identity":
                 name = next((s.name for s in self.contract.slices if not s.by), "all")
-                yield Crossing(Change.VIOLATED, clause, name, -1, event_ns, self.weights_version)
+                yield Crossing(Change.VIOLATED, clause, name, name, -1, event_ns, self.weights_version)
 
     def _clauses_of(self, declared: Slice) -> Iterator[Clause]:
         """Clauses judged pair by pair in a slice."""

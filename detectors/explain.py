@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from paritas.contracts.model import Family
 from paritas.detectors.diagnosis import Cause, Features, diagnose
 from paritas.detectors.diagnosis.causes import ADVICE, MIN_CONFIDENCE, Scene, ramp
 from paritas.detectors.evaluate import Evaluator
@@ -12,6 +13,7 @@ from paritas.records import Finding, State, Verdict
 __all__ = ["explain", "explain_slice"]
 
 BROKEN = ("nonfinite_rate", "missing_rate")
+DRIFT = (Family.NUMERICAL, Family.STATISTICAL)
 
 
 def explain(evaluator: Evaluator, verdicts: Sequence[Verdict]) -> tuple[Finding, ...]:
@@ -37,14 +39,17 @@ def explain_slice(evaluator: Evaluator, violated: Sequence[Verdict], name: str) 
     state = evaluator.states.get(name)
     if state is None:
         return ()
+    here = [v for v in violated if v.slice == name]
+    statistics = {v.statistic for v in here}
     scene = Scene(
         Features.of(state.recent.total()),
         inference=state.inference,
         train=state.train,
-        lag=state.lag,
-        broken_clause=any(v.slice == name and v.statistic in BROKEN for v in violated),
-        ratio_clause=any(v.slice == name and v.statistic == "mean_ratio" for v in violated),
+        lag=max(state.lag, state.allowed_lag if "weights_lag" in statistics else 0),
+        broken_clause=not statistics.isdisjoint(BROKEN),
+        ratio_clause="mean_ratio" in statistics,
         shifted_pairs=state.shifted,
+        drift_clause=any(v.family in DRIFT for v in here),
     )
     return diagnose(scene, name)
 

@@ -39,7 +39,8 @@ def rosetta(pairs: Sequence[PairedTrace]) -> dict[str, float]:
         np.array([len(e) for e in ells], dtype=np.float64),
         ells,
     )
-    parts: tuple[Mapping[str, float], ...] = (_verl(tokens), _trl(tokens), _nemo(tokens), _others(tokens))
+    with np.errstate(over="ignore", invalid="ignore"):  # peers print inf and nan for a lost token
+        parts: tuple[Mapping[str, float], ...] = tuple(f(tokens) for f in (_verl, _trl, _nemo, _others))
     return {name: float(value) for part in parts for name, value in part.items()}
 
 

@@ -15,8 +15,10 @@ from paritas.contracts.model import (
     Level,
     Promotion,
     Slice,
+    Stage,
     When,
 )
+from paritas.detectors.evaluate import Evaluator
 from paritas.detectors.evidence import PairBatch
 from paritas.detectors.pairs import PairedTrace, PairOutcome, TopColumns
 from paritas.records import (
@@ -192,3 +194,19 @@ def ragged_batches(draw):
     rng = np.random.default_rng(draw(SEEDS))
     mask = rng.random(len(batch.log_ratio)) < 0.6 if draw(st.booleans()) else None
     return batch, mask
+
+
+def evaluated(whole, outcomes, *, recover=False, stage=Stage.FULL):
+    """Return the evaluator of a contract after these outcomes."""
+    evaluator = Evaluator(whole, stage=stage, recover=recover)
+    for _ in evaluator.observe(outcomes):
+        pass  # what changed on the way is not asked for here
+    return evaluator
+
+
+def units(values, **more):
+    """Return one paired one-token sequence a value, whose tv is that value."""
+    ells = np.log1p(-np.minimum(np.asarray(values, np.float64), 1.0 - 1e-12))
+    return [
+        paired(pair([ell], name=f"s-{i:05}", event_ns=i * NS, **more)) for i, ell in enumerate(ells.tolist())
+    ]

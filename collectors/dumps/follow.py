@@ -120,9 +120,9 @@ def decoder_of(found: DumpFormat, path: Path, options: ReadOptions) -> Decoder:
         case DumpFormat.RECORDED_TRAIN:
             return RecordedDecoder(path, Role.TRAIN, options)
         case DumpFormat.NEMO_RL:
-            return NemoDecoder(path, options, count())
+            return NemoDecoder(path, options, ticks=count())
         case DumpFormat.PRIME_RL:
-            return PrimeDecoder(options, count())
+            return PrimeDecoder(options, ticks=count())
 
 
 class GrowingFolder:
@@ -157,7 +157,7 @@ class GrowingFolder:
         for folder in step_folders(self._path):
             if folder.name not in self._steps_read and is_stable(folder):
                 self._steps_read.add(folder.name)
-                yield from read_step(folder, self._options, self._ticks)
+                yield from read_step(folder, self._options, ticks=self._ticks)
         yield from self._poll_file()
         for file in self._newer_files():
             yield from self._turn_to(file)
@@ -176,7 +176,7 @@ class GrowingFolder:
         yield from self.finish()
         self.close()
         self._file_step = int(step_of(file))
-        decoder = NemoDecoder(file, self._options, self._ticks)
+        decoder = NemoDecoder(file, self._options, ticks=self._ticks)
         if file.suffix == ".gz":  # an archived step does not grow
             lines = read_lines(file, limit_bytes=self._options.limit_line_bytes)
             yield from decode_lines(lines, decoder, file=str(file))

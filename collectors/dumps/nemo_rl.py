@@ -67,7 +67,7 @@ def read_files(files: list[Path], options: ReadOptions) -> Iterator[TokenTrace |
     ticks = count()
     for file in files:
         lines = read_lines(file, limit_bytes=options.limit_line_bytes)
-        yield from decode_lines(lines, NemoDecoder(file, options, ticks), file=str(file))
+        yield from decode_lines(lines, NemoDecoder(file, options, ticks=ticks), file=str(file))
 
 
 def nemo_files(folder: Path) -> list[Path]:
@@ -98,7 +98,7 @@ class NemoDecoder:
         Numbers the samples over all files, for those times that no dump has.
     """
 
-    def __init__(self, file: Path, options: ReadOptions, ticks: Iterator[int]) -> None:
+    def __init__(self, file: Path, options: ReadOptions, *, ticks: Iterator[int]) -> None:
         self._options, self._ticks, self._step = options, ticks, step_of(file)
         self._name = self._step or file.name
 

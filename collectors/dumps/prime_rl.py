@@ -61,7 +61,7 @@ def read_prime_rl(path: Path, options: ReadOptions) -> Iterator[TokenTrace | Pro
     """
     if not is_folder(path):
         check_file(path)
-        return read_files([path], options, count())
+        return read_files([path], options, ticks=count())
     folders = step_folders(path)
     if not folders:
         raise UsageError(
@@ -75,27 +75,27 @@ def read_steps(folders: list[Path], options: ReadOptions) -> Iterator[TokenTrace
     ticks, unstable = count(), []
     for folder in folders:
         if is_stable(folder):
-            yield from read_step(folder, options, ticks)
+            yield from read_step(folder, options, ticks=ticks)
         else:
             unstable.append(folder)
     yield from map(unstable_step, unstable)
 
 
-def read_step(folder: Path, options: ReadOptions, ticks: Iterator[int]) -> Iterator[TokenTrace | Problem]:
+def read_step(folder: Path, options: ReadOptions, *, ticks: Iterator[int]) -> Iterator[TokenTrace | Problem]:
     """Read the ranks of a stable step; a step without any is a problem."""
     files = rank_files(folder)
     if not files:
         yield Problem(str(folder), 0, ProblemReason.EMPTY_FILE, "the step holds no rank_{r}.jsonl")
-    yield from read_files(files, options, ticks)
+    yield from read_files(files, options, ticks=ticks)
 
 
 def read_files(
-    files: Iterable[Path], options: ReadOptions, ticks: Iterator[int]
+    files: Iterable[Path], options: ReadOptions, *, ticks: Iterator[int]
 ) -> Iterator[TokenTrace | Problem]:
     """Read files one after another."""
     for file in files:
         lines = read_lines(file, limit_bytes=options.limit_line_bytes)
-        yield from decode_lines(lines, PrimeDecoder(options, ticks), file=str(file))
+        yield from decode_lines(lines, PrimeDecoder(options, ticks=ticks), file=str(file))
 
 
 def unstable_step(folder: Path) -> Problem:
@@ -147,7 +147,7 @@ class PrimeDecoder:
         Numbers the sequences over all files, for those times that no export has.
     """
 
-    def __init__(self, options: ReadOptions, ticks: Iterator[int]) -> None:
+    def __init__(self, options: ReadOptions, *, ticks: Iterator[int]) -> None:
         self._options, self._ticks = options, ticks
 
     def __call__(self, row: Row, index: int) -> tuple[TokenTrace, TokenTrace]:

@@ -74,13 +74,13 @@ def traces_of(line: BothKernels, options: ReadOptions) -> tuple[TokenTrace, Toke
     """Return the inference kernel's trace and the training kernel's, in this order."""
     token = options.identify(line.token)
     return (
-        trace_of(line, token, Role.INFERENCE, line.inference, options),
-        trace_of(line, token, Role.TRAIN, line.train, options),
+        trace_of(line, options, role=Role.INFERENCE, token=token, scores=line.inference),
+        trace_of(line, options, role=Role.TRAIN, token=token, scores=line.train),
     )
 
 
 def trace_of(
-    line: BothKernels, token: NDArray[np.uint64], role: Role, scores: Scores, options: ReadOptions
+    line: BothKernels, options: ReadOptions, *, role: Role, token: NDArray[np.uint64], scores: Scores
 ) -> TokenTrace:
     """Return one kernel's trace."""
     return TokenTrace(

@@ -59,13 +59,16 @@ class Scene:
     inference, train : Sampling
         As reported; unknown fields are None.
     lag : int
-        Largest weights lag seen, 0 when unknown.
+        Largest weights lag beyond what the contract allows, 0 when there is none or it is unknown.
     broken_clause : bool
         Whether the violated clause is about broken or missing values.
     ratio_clause : bool
         Whether the mean-one test itself is violated (A21): a proof, where the feature is a hint.
     shifted_pairs : int
         Sequences whose token ids agree after a move by one.
+    drift_clause : bool
+        Whether a numerical or statistical clause is violated.  Healthy kernels round too, so
+        rounding explains nothing where only pairing, latency or identity is at fault.
     """
 
     features: Features
@@ -75,6 +78,7 @@ class Scene:
     broken_clause: bool = False
     ratio_clause: bool = False
     shifted_pairs: int = 0
+    drift_clause: bool = True
 
 
 def diagnose(scene: Scene, slice_name: str) -> tuple[Finding, ...]:
@@ -170,8 +174,9 @@ def _stale(scene: Scene) -> float:
 
 
 def _position(scene: Scene) -> float:
+    """Later tokens drift more, beyond what chance makes of it."""
     f = scene.features
-    return ramp(f.position_growth, 1.2, 1.5) * ramp(f.position_z, 4.0, 7.0)
+    return scene.drift_clause * ramp(f.position_growth, 1.2, 1.5) * ramp(f.position_z, 4.0, 7.0)
 
 
 def _broken(scene: Scene) -> float:
@@ -186,7 +191,8 @@ def _precision(scene: Scene) -> float:
     others = max(score(scene) for score in (_shift, _temperature, _support, _position, _stale, _wrong_law))
     two_sided = ramp(0.8 - abs(f.share_not_above - 0.5), 0.5, 0.62)
     light = ramp(30.0 - f.kurtosis, 0.0, 10.0)
-    return 0.9 * two_sided * light * ramp(f.correlation, 0.8, 0.9) * (1.0 - others)
+    looks = two_sided * light * ramp(f.correlation, 0.8, 0.9)
+    return scene.drift_clause * 0.9 * looks * (1.0 - others)
 
 
 _SCORES: Mapping[Cause, Callable[[Scene], float]] = MappingProxyType(

@@ -16,7 +16,7 @@ from paritas.errors import ParitasError, UsageError
 __all__ = ["main"]
 
 USAGE = 64
-COMMANDS = ("check", "up", "ingest", "watch", "demo")
+COMMANDS = ("contract", "check", "up", "ingest", "watch", "demo")
 
 
 class _Parser(argparse.ArgumentParser):

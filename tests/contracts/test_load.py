@@ -114,7 +114,7 @@ def test_a_contract_without_slices_has_one_called_all() -> None:
 
 def test_a_preset_is_overridden_by_id_and_name_and_by_section() -> None:
     loaded = load_contract(FOLDER / "override.good.yaml")
-    assert loaded.preset == "dense-bf16"
+    assert (loaded.preset, loaded.owner) == ("dense-bf16", "")  # a preset's owner answers for the preset only
     assert [s.by for s in loaded.slices] == [(), ("slice",), ("replica", "zone")]
     assert [c.id for c in loaded.clauses[:5]] == ["token-tv", "ratio-tail", "mean-ratio", "law", "tail-5"]
     assert loaded.clause("token-tv").at_most == 0.03

@@ -6,6 +6,7 @@ import socket
 import stat
 import subprocess
 import threading
+from contextlib import ExitStack
 
 import grpc
 import pytest
@@ -13,6 +14,7 @@ from escalation_examples import DEADLINE_S, RawStream, config, escalation, start
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from paritas.controller import tokens
 from paritas.controller.admission import admit
 from paritas.controller.client import EscalationClient
 from paritas.controller.compaction import Retention
@@ -21,6 +23,7 @@ from paritas.controller.convert import escalation_to
 from paritas.controller.refusals import RefusalError
 from paritas.controller.server import SERVICE, EscalationServer, serving
 from paritas.controller.store import Store
+from paritas.controller.tokens import Token
 from paritas.errors import TransientError, UsageError
 from paritas.proto.v1 import escalation_pb2 as pb
 from paritas.proto.v1 import escalation_pb2_grpc as pb_grpc
@@ -191,8 +194,8 @@ def test_a_full_disk_shows_in_answers_and_in_health(tmp_path):
     assert seen == [SERVING, NOT_SERVING, SERVING]
 
 
-async def _publish(channel, message):
-    request = pb.PublishRequest(events=[message])
+async def _publish(channel, *messages):
+    request = pb.PublishRequest(events=messages)
     return await pb_grpc.EscalationServiceStub(channel).Publish(request, timeout=DEADLINE_S)
 
 
@@ -240,6 +243,35 @@ def test_a_snapshot_ahead_of_what_was_told_is_not_told_again(tmp_path):
 # Closing
 
 
+def test_an_ack_that_comes_while_another_is_written_is_kept_at_the_end(tmp_path):
+    async def scenario():
+        async with (
+            EscalationServer(config(tmp_path)) as server,
+            grpc.aio.insecure_channel(server.target) as ch,
+        ):
+            await _publish(ch, *(escalation_to(escalation(n)) for n in (1, 2)))
+            stream = pb_grpc.EscalationServiceStub(ch).Subscribe(timeout=DEADLINE_S)
+            await stream.write(start("router", snapshot_then_follow=pb.ClientMsg.SnapshotThenFollow()))
+            while (message := await stream.read()).WhichOneof("body") != "snapshot_end":
+                pass
+            last = tokens.decode(message.snapshot_end.token, field="token")
+            busy = threading.Event()
+            blocked = asyncio.ensure_future(server._core.store.run(lambda _store: busy.wait(DEADLINE_S)))
+            for seq in (1, 2):
+                token = tokens.encode(Token(last.epoch, seq))
+                await stream.write(pb.ClientMsg(ack=pb.ClientMsg.Ack(token=token)))
+            await stream.write(pb.ClientMsg(stop=pb.ClientMsg.Stop()))
+            while not server.counts["stopped"]:  # noqa: ASYNC110  # the server is on this very loop
+                await asyncio.sleep(0)
+            busy.set()
+            await blocked
+            assert await stream.code() is grpc.StatusCode.OK
+
+    asyncio.run(scenario())
+    with Store(tmp_path / "escalations.db", retention=Retention()) as store:
+        assert store.acked("router") == 2
+
+
 def test_streams_are_told_that_the_server_closes(tmp_path):
     leave = threading.Event()
     ready = threading.Event()
@@ -262,6 +294,16 @@ def test_streams_are_told_that_the_server_closes(tmp_path):
         _, error = stream.end()
         assert error.code() is grpc.StatusCode.UNAVAILABLE
     server.join()
+
+
+def test_a_client_that_does_not_read_does_not_keep_the_server_open(tmp_path, caplog):
+    conf = config(tmp_path, farewell_s=0.1)
+    with ExitStack() as stack, serving(conf) as target, EscalationClient(target) as client:
+        service = stack.enter_context(stub(target))
+        deaf = stack.enter_context(RawStream(service, start("deaf")))
+        deaf.next("created")
+        client.publish([escalation(n, summary="x" * 200_000) for n in range(1, 51)])
+    assert [record.message for record in caplog.records] == []
 
 
 def test_acks_that_came_before_closing_are_kept(tmp_path):

@@ -228,6 +228,14 @@ def test_closing_from_another_thread_ends_the_iteration(place):
         assert list(stream) == []
 
 
+def test_closing_the_client_ends_its_subscriptions(place):
+    with place.serving():
+        stream = place.client.subscribe("router")
+        take(stream, 2)
+        place.client.close()
+        assert list(stream) == []
+
+
 def test_a_filter_goes_with_the_subscription(place):
     only = Filter(clauses=frozenset({"b"}))
     with place.serving(), place.client.subscribe("router", SubscriptionOptions(only=only)) as stream:

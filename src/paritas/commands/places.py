@@ -104,7 +104,9 @@ class DataFolder:
             If none did.
         """
         try:
-            return Running(**json.loads((self.root / "running.json").read_text()))
+            found = Running(**json.loads((self.root / "running.json").read_text()))
+            os.kill(found.pid, 0)  # a killed instance could not take its announcement back
         except (OSError, ValueError, TypeError) as error:
             message = f"nothing runs on {self.root}"
             raise UsageError(message, hint="start `paritas up` with the same --data first") from error
+        return found

@@ -73,6 +73,15 @@ def test_a_full_disk_leaves_the_old_save(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["cursor"]
 
 
+def test_who_reads_while_another_saves_reads_one_save(tmp_path):
+    cursor = Cursor(tmp_path / "cursor")
+    cursor.save(Saved("a", {0: 1}, b"old"))
+    whole = cursor.path.read_bytes()
+    with cursor.path.open("rb") as reader:
+        cursor.save(Saved("a", {0: 2}, b"new, and longer"))
+        assert reader.read() == whole
+
+
 KILLED = """
 import sys
 from pathlib import Path

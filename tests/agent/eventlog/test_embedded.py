@@ -1,6 +1,7 @@
 """The embedded log: its layout, its retention, its errors, and its partitions."""
 
 import json
+import threading
 
 import pytest
 from hypothesis import given, settings
@@ -123,10 +124,19 @@ def test_a_frame_without_a_record_is_counted_and_passed_over(tmp_path):
     assert batch.skipped == {"not_a_record": 1}
 
 
-def test_group_commit_syncs_by_bytes_on_its_own_thread(tmp_path):
-    patient = LogSettings(partitions=1, sync_interval_s=3600.0, sync_bytes=1)
-    with open_log(tmp_path, patient, SystemClock()) as log:
-        put(log, 1)
+def test_group_commit_syncs_by_bytes_long_before_its_interval(tmp_path):
+    synced = threading.Event()
+
+    class Told(EmbeddedLog):
+        def flush_appends(self):
+            super().flush_appends()
+            synced.set()
+
+    patient = LogSettings(partitions=1, sync_interval_s=3600.0, sync_bytes=100)
+    with Told(tmp_path, patient, clock=SystemClock()) as log:
+        for number in range(3):
+            put(log, number)
+        assert synced.wait(60.0)
         log.flush()
         assert log.counters()[0].unsynced_bytes == 0
         assert log.sync_failures == 0

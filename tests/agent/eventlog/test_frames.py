@@ -1,6 +1,7 @@
 """A frame is read back exactly or not at all, wherever the bytes are damaged."""
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -58,6 +59,14 @@ def test_an_implausible_length_is_no_frame_to_wait_for():
     header = bytearray(framed(b""))
     header[4:8] = (MAX_PAYLOAD_BYTES + 1).to_bytes(4, "little")
     assert parse(memoryview(header), 0, ANY) is Fault.BAD
+
+
+@pytest.mark.parametrize("at", [2, 3])
+def test_a_frame_of_a_later_kind_is_not_read_as_one_of_ours(at):
+    later = bytearray(framed(b"x"))
+    later[at] += 1  # version or flags, with the right checksum
+    later[8:12] = crc32c(bytes(later[2:8]) + bytes(later[12:])).to_bytes(4, "little")
+    assert parse(memoryview(later), 0, ANY) is Fault.BAD
 
 
 def test_a_number_outside_the_window_is_no_frame():

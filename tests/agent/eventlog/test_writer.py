@@ -130,8 +130,10 @@ def test_a_full_disk_refuses_an_append_whole(tmp_path, room):
     with open_writer(tmp_path) as writer:
         writer.append(payload(0))
         [path] = segment_files(tmp_path)
-        with FileSizeLimit(path.stat().st_size + room), pytest.raises(TransientError) as caught:
+        before = path.stat().st_size
+        with FileSizeLimit(before + room), pytest.raises(TransientError) as caught:
             writer.append(payload(1))
+        assert path.stat().st_size == before
         assert caught.value.render() == (
             f"[transient] {path}: cannot write: File too large\n"
             "  hint: free space on the volume, or lower limit_bytes"

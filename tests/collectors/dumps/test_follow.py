@@ -99,6 +99,7 @@ def test_what_is_written_just_before_the_stop_is_seen(path: Path) -> None:
 def test_last_line_without_end(path: Path) -> None:
     assert followed(path, appending(path, line("a") + line("b")[:-1])) == ["i a", "i b"]
     assert followed(path, appending(path, b"\n" + line("c")[:-9])) == ["i a", "i b", "truncated_line"]
+    assert followed(path, appending(path, b"\n[1, 2]"))[-1] == "not_object"  # whole as it is
 
 
 def test_waits_as_long_as_it_was_told(path: Path) -> None:

@@ -43,6 +43,16 @@ def test_a_file_of_another_name_has_no_step(tmp_path: Path) -> None:
     assert "step" not in items[0].attributes
 
 
+@pytest.mark.parametrize("length", [2.5, None, float("nan"), "4", [4, 4], -1, 7])
+def test_a_length_that_is_none(tmp_path: Path, length) -> None:
+    path = tmp_path / "train_data_step1.jsonl"
+    path.write_bytes(encode(nemo_line(input_lengths=[length]), nemo_line(input_lengths=[4.0])))
+    problem, *traces = read_nemo_rl(path, raw_options())
+    assert problem.reason in {"bad_value", "bad_type"}
+    assert "'input_lengths'" in problem.message
+    assert len(traces) == 2
+
+
 def test_declared_semantics(tmp_path: Path) -> None:
     path = tmp_path / "train_data_step1.jsonl"
     path.write_bytes(encode(nemo_line()))

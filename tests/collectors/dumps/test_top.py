@@ -81,6 +81,13 @@ def test_only_the_sampled_token_is_no_list() -> None:
     assert best(lists, [7, 8], depth.entries, 1) is None
 
 
+def test_a_sampled_token_without_a_number_may_be_the_extra_one() -> None:
+    lists = [[[7, float("nan")], [5, -0.25]]]
+    depth = depth_of(parse_top(lists, np.array([7])))
+    assert depth.entries == 1
+    assert best(lists, [7], depth.entries, 1)[0] == [[5]]
+
+
 def test_stand_ins_shorten_a_list() -> None:
     lists = [[[1, float("nan")], [2, -9999.0], [3, float("-inf")], [4, 0.5], [5, -1.0], [6, 5e-7], [7, None]]]
     tokens, logprobs = best(lists, [9], 7, 3)

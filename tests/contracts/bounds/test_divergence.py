@@ -126,6 +126,14 @@ def test_a3_is_reached(log_odds, share):
         assert_reached(tv(coin(-log_odds, drift)), bound, share=1 - 1e-6)
 
 
+@pytest.mark.parametrize("excess", [1.001, 1.02, 1.5])
+def test_a3_is_reached_where_the_top_token_does_not_help(excess):
+    rest_mass, drift = sigmoid(-1.0), 2.0 * excess  # L = 1, D > 2 L
+    raised = sigmoid(-drift / 2)  # the best set fits into the rest
+    rows = pairs_of(np.log([1 - rest_mass, raised, rest_mass - raised]), [0.0, drift, 0.0])
+    assert_reached(tv(rows), tv_from_oscillation_and_rest(drift, rest_mass), share=1 - 1e-9)
+
+
 def test_a3_takes_a2_where_the_top_token_does_not_help():
     assert tv_from_oscillation_and_rest(2.0, 0.5) == tv_from_oscillation(2.0)
     assert tv_from_oscillation_and_rest(np.inf, 0.0) == 1.0

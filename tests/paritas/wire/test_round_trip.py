@@ -1,6 +1,8 @@
 """Encoding and decoding are inverse, bit for bit, whatever the columns hold."""
 
+import math
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -11,7 +13,9 @@ from wire_strategies import facts, full_trace, plain_trace, traces
 
 from paritas.records import TokenStatus, TopK
 from paritas.wire import RECORD_LIMIT_BYTES, decode, encode
+from paritas.wire.block import bytes_per_token
 
+encode_module = import_module("paritas.wire.encode")  # `paritas.wire.encode` is also the function
 RESOURCE = {"service.name": "trainer"}
 
 
@@ -39,16 +43,14 @@ def test_order_and_number_are_kept(batch):
 @settings(deadline=None, max_examples=40)
 def test_a_long_sequence_is_cut_into_segments_that_join_to_the_same_columns(trace, tokens_at_once, final):
     trace = replace(trace, final=final)
-    whole = encode([trace], resource=RESOURCE)[0]
-    per_token = (
-        13 + (4 if trace.itl_s is not None else 0) + (12 * trace.top.token.shape[1] if trace.top else 0)
-    )
-    limit = len(whole.value) + 1024 + per_token * (tokens_at_once - len(trace))
+    shared = encode_module._request(trace, RESOURCE).ByteSize()
+    limit = shared + encode_module.SEGMENT_ROOM_BYTES + tokens_at_once * bytes_per_token(trace)
     records = encode([trace], resource=RESOURCE, limit_bytes=limit)
     parts = decode_all(records)
     assert all(len(record.value) <= limit for record in records)
+    assert len(parts) == max(1, math.ceil(len(trace) / tokens_at_once))
     assert joined(parts) == facts(trace)
-    assert [part.final for part in parts[:-1]] == [False] * (len(parts) - 1)
+    assert [part.final for part in parts] == [False] * (len(parts) - 1) + [final]
     positions = np.cumsum([trace.start, *map(len, parts[:-1])]).tolist()
     assert [part.start for part in parts] == positions
 

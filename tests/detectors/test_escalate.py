@@ -1,0 +1,393 @@
+"""Escalation: the state machine, its dwell times and its ids, however time is cut."""
+
+import pickle
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pair_factory import NS, clause, contract
+
+from paritas.contracts.model import Escalation as Rule
+from paritas.contracts.model import Family, Level, When
+from paritas.detectors.escalate import VALID_NS, Escalator, Report, rule_for
+from paritas.detectors.evaluate import Change, Crossing
+from paritas.records import Action, Finding, Phase, Reason, Severity, State, Verdict
+
+TV, TAIL, IDENTITY = (
+    clause("tv", 0.02),
+    clause("ratio_tail", 1e-4, Family.STATISTICAL),
+    clause("kernel_identity", family=Family.RUNTIME),
+)
+NAN = float("nan")
+
+
+def verdict(estimate=0.05, **more):
+    known = Verdict(
+        "tv",
+        "all",
+        State.VIOLATED,
+        Reason.REFUTED,
+        "tv",
+        "numerical",
+        estimate,
+        0.03,
+        0.07,
+        0.02,
+        9.0,
+        -3.0,
+        4.0,
+        40,
+        900,
+    )
+    return replace(known, **more)
+
+
+def report(estimate=0.05, causes=()):
+    findings = tuple(Finding(c, "all", 0.9, {}, "look") for c in causes)
+    return Report(verdict(estimate), findings, ("t1", "t2"))
+
+
+def crossing(change, second, *, asked=TV, place="all", declared=None, version=""):
+    event_ns = round(second * NS)
+    return Crossing(Change(change), asked, place, declared or place, 0, event_ns, version)
+
+
+def escalator(*rules, **more):
+    return Escalator(contract(TV, TAIL, IDENTITY, escalation=rules), **more)
+
+
+def rule(*levels, for_s=0.0, keep=300.0, when=None):
+    return Rule(when or When(), levels or (Level(Severity.CRITICAL),), for_s=for_s, keep_firing_for_s=keep)
+
+
+def run(machine, *steps):
+    """Feed crossings, and seconds to advance to; return the events."""
+    events = []
+    for step in steps:
+        if isinstance(step, Crossing):
+            events += machine.cross(step, report)
+        else:
+            events += machine.advance(round(step * NS))
+    return events
+
+
+def told(events):
+    """What happened and when: (seconds, before, after, level)."""
+    return [(e.issued_ns / NS, e.before.value, e.after.value, e.level) for e in events]
+
+
+VIOLATED, RECOVERED, SUPERSEDED = "violated", "recovered", "superseded"
+TWO_LEVELS = (Level(Severity.WARNING), Level(Severity.CRITICAL, after_s=60.0))
+TABLE = {
+    "at once": (rule(), [crossing(VIOLATED, 1)], [(1, "pending", "firing", 0)]),
+    "held": (
+        rule(for_s=10),
+        [crossing(VIOLATED, 1), 10.9, 11],
+        [(11, "pending", "firing", 0)],
+    ),
+    "gone before it fired": (rule(for_s=10), [crossing(VIOLATED, 1), crossing(RECOVERED, 5), 99], []),
+    "superseded before it fired": (rule(for_s=10), [crossing(VIOLATED, 1), crossing(SUPERSEDED, 5), 99], []),
+    "recovers": (
+        rule(keep=30),
+        [crossing(VIOLATED, 1), crossing(RECOVERED, 5), 34, 99],
+        [
+            (1, "pending", "firing", 0),
+            (5, "firing", "recovering", 0),
+            (35, "recovering", "resolved", 0),
+        ],
+    ),
+    "comes back while recovering": (
+        rule(keep=30),
+        [crossing(VIOLATED, 1), crossing(RECOVERED, 5), crossing(VIOLATED, 20), 99],
+        [
+            (1, "pending", "firing", 0),
+            (5, "firing", "recovering", 0),
+            (20, "recovering", "firing", 0),
+        ],
+    ),
+    "superseded while firing": (
+        rule(),
+        [crossing(VIOLATED, 1), crossing(SUPERSEDED, 5)],
+        [(1, "pending", "firing", 0), (5, "firing", "superseded", 0)],
+    ),
+    "superseded while recovering": (
+        rule(keep=30),
+        [crossing(VIOLATED, 1), crossing(RECOVERED, 5), crossing(SUPERSEDED, 6), 99],
+        [
+            (1, "pending", "firing", 0),
+            (5, "firing", "recovering", 0),
+            (6, "recovering", "superseded", 0),
+        ],
+    ),
+    "rises": (
+        rule(*TWO_LEVELS),
+        [crossing(VIOLATED, 1), 60.9, 61, 999],
+        [(1, "pending", "firing", 0), (61, "firing", "firing", 1)],
+    ),
+    "rises after its hold": (
+        rule(*TWO_LEVELS, for_s=5),
+        [crossing(VIOLATED, 1), 999],
+        [(6, "pending", "firing", 0), (66, "firing", "firing", 1)],
+    ),
+    "starts at the last level that needs no wait": (
+        rule(Level(Severity.INFO), Level(Severity.WARNING), Level(Severity.CRITICAL, after_s=60.0)),
+        [crossing(VIOLATED, 1), 99],
+        [(1, "pending", "firing", 1), (61, "firing", "firing", 2)],
+    ),
+    "does not rise while recovering": (
+        rule(*TWO_LEVELS, keep=500),
+        [crossing(VIOLATED, 1), crossing(RECOVERED, 5), 99],
+        [(1, "pending", "firing", 0), (5, "firing", "recovering", 0)],
+    ),
+    "recovery of nothing": (rule(), [crossing(RECOVERED, 1), crossing(SUPERSEDED, 2), 99], []),
+    "no rule": (rule(when=When(clause=("other",))), [crossing(VIOLATED, 1), 99], []),
+}
+
+
+@pytest.mark.parametrize("case", TABLE)
+def test_the_state_table(case):
+    ruled, steps, expected = TABLE[case]
+    assert told(run(escalator(ruled), *steps)) == expected
+
+
+def test_an_incident_that_is_over_and_one_that_follows_are_two():
+    machine = escalator(rule(keep=0))
+    events = run(machine, *[crossing(c, i) for i, c in enumerate([VIOLATED, RECOVERED] * 2)])
+    assert len({e.incident_id for e in events}) == 2
+    assert [e.transition for e in events] == [1, 2, 3, 1, 2]  # the last one resolves when time passes
+    assert run(machine, 99)[0].transition == 3
+
+
+# ---- which rule
+
+
+@pytest.mark.parametrize(
+    ("when", "found"),
+    [
+        (When(), True),
+        (When(family=(Family.NUMERICAL,)), True),
+        (When(family=(Family.RUNTIME,)), False),
+        (When(clause=("tv",)), True),
+        (When(clause=("ratio_tail",)), False),
+        (When(slice=("replica",)), True),
+        (When(slice=("replica=a",)), True),
+        (When(slice=("replica=b",)), False),
+        (When(slice=("all",)), False),
+        (When(state=(State.NO_DATA,)), False),
+        (When(state=(State.NO_DATA, State.VIOLATED)), True),
+        (When(family=(Family.NUMERICAL,), slice=("all",)), False),
+    ],
+    ids=str,
+)
+def test_which_rule_answers(when, found):
+    ruled = contract(TV, escalation=(rule(when=when),))
+    asked = crossing(VIOLATED, 1, place="replica=a", declared="replica")
+    assert rule_for(ruled, asked) == (0 if found else None)
+
+
+def test_a_by_slice_is_found_by_the_name_it_is_declared_by():
+    """The slice `prompt` by label `slice` has instances called slice=…; rules name `prompt`."""
+    ruled = contract(TV, escalation=(rule(when=When(slice=("prompt",))),))
+    asked = crossing(VIOLATED, 1, place="slice=chat", declared="prompt")
+    assert rule_for(ruled, asked) == 0
+
+
+def test_the_first_rule_that_fits_answers():
+    rules = (rule(when=When(clause=("ratio_tail",))), rule(), rule(when=When(clause=("tv",))))
+    assert rule_for(contract(TV, escalation=rules), crossing(VIOLATED, 1)) == 1
+
+
+# ---- what an event says
+
+
+def test_a_firing_event_says_what_where_how_much_and_why():
+    level = Level(
+        Severity.CRITICAL, (Action("reroute", {"to": "reference"}), Action("drain", {"where": "pod"}))
+    )
+    machine = escalator(rule(level, keep=0), deployment="prod")
+    (event,) = machine.cross(
+        crossing(VIOLATED, 7, place="replica=a", version="12"), lambda: report(0.0512, ["stale_weights"])
+    )
+    assert (event.contract, event.contract_version, event.policy) == ("c", "1", "p")
+    assert (event.clause, event.slice, event.weights_version) == ("tv", "replica=a", "12")
+    assert (event.severity, event.level) == (Severity.CRITICAL, 0)
+    assert [(a.kind, dict(a.arguments)) for a in event.actions] == [
+        ("reroute", {"where": "replica=a", "to": "reference"}),
+        ("drain", {"where": "pod"}),
+    ]
+    assert event.trace_ids == ("t1", "t2")
+    assert event.valid_until_ns - event.issued_ns == VALID_NS == 600 * NS
+    assert event.summary == (
+        "tv firing in replica=a: 0.0512 against a limit of 0.02; looks like stale_weights (90%)"
+    )
+
+
+def test_the_summary_leaves_out_what_is_not_known():
+    machine = escalator(rule(keep=0))
+    (event,) = machine.cross(crossing(VIOLATED, 7, asked=IDENTITY), lambda: report(NAN))
+    assert event.summary == "kernel_identity firing in all"
+
+
+def test_only_a_firing_event_asks_for_anything():
+    level = Level(Severity.CRITICAL, (Action("page"),))
+    events = run(escalator(rule(level, keep=5)), crossing(VIOLATED, 1), crossing(RECOVERED, 2), 99)
+    assert [(e.after, e.severity, len(e.actions)) for e in events] == [
+        (Phase.FIRING, Severity.CRITICAL, 1),
+        (Phase.RECOVERING, Severity.INFO, 0),
+        (Phase.RESOLVED, Severity.INFO, 0),
+    ]
+    assert events[1].summary == "tv recovering in all"
+
+
+def test_the_report_is_asked_for_only_when_it_is_sent():
+    machine, asked = escalator(rule(when=When(clause=("ratio_tail",)))), []
+    list(machine.cross(crossing(VIOLATED, 1), lambda: asked.append(1)))
+    assert asked == []
+
+
+def test_active_incidents_are_those_not_over():
+    machine = escalator(rule(keep=5))
+    run(machine, crossing(VIOLATED, 1), crossing(VIOLATED, 1, asked=TAIL))
+    assert machine.active() == (("ratio_tail", "all"), ("tv", "all"))
+    run(machine, crossing(RECOVERED, 2))
+    assert len(machine.active()) == 2
+    run(machine, 8)
+    assert machine.active() == (("ratio_tail", "all"),)
+
+
+# ---- ids
+
+
+def ids(machine, *steps):
+    return [(e.event_id, e.incident_id) for e in run(machine, *steps)]
+
+
+STEPS = (crossing(VIOLATED, 1, version="3"), crossing(RECOVERED, 5), crossing(VIOLATED, 6), 99.0)
+
+
+def test_equal_inputs_give_equal_ids_and_all_events_differ():
+    first, second = (ids(escalator(rule(*TWO_LEVELS), deployment="d"), *STEPS) for _ in range(2))
+    assert first == second
+    assert len({event for event, _ in first}) == len(first)
+    assert {len(event) for event, _ in first} == {32}
+
+
+@pytest.mark.parametrize("what", ["deployment", "contract", "policy", "clause", "slice", "weights", "time"])
+def test_ids_tell_apart_what_must_not_be_merged_and_time_is_not_part_of_them(what):
+    def of(**changes):
+        known = {"digest": "d", "policy": "p"}
+        whole = contract(TV, TAIL, escalation=(rule(),), **{**known, **changes.pop("whole", {})})
+        machine = Escalator(whole, deployment=changes.pop("deployment", ""))
+        return ids(
+            machine,
+            crossing(VIOLATED, changes.pop("second", 1), version=changes.pop("version", ""), **changes),
+        )
+
+    changed = {
+        "deployment": {"deployment": "b"},
+        "contract": {"whole": {"digest": "e"}},
+        "policy": {"whole": {"policy": "q"}},
+        "clause": {"asked": TAIL},
+        "slice": {"place": "replica=a"},
+        "weights": {"version": "2"},
+        "time": {"second": 9},
+    }[what]
+    assert (of(**changed) == of()) is (what == "time")
+
+
+# ---- any crossings, time cut anywhere
+
+LEGAL = {
+    ("pending", "firing"),
+    ("firing", "firing"),
+    ("firing", "recovering"),
+    ("firing", "superseded"),
+    ("recovering", "firing"),
+    ("recovering", "resolved"),
+    ("recovering", "superseded"),
+}
+KEYS = [(TV, "all"), (TV, "replica=a"), (TAIL, "all")]
+RULES = (
+    rule(*TWO_LEVELS, for_s=3.0, keep=7.0, when=When(clause=("tv",), slice=("all",))),
+    rule(
+        Level(Severity.INFO),
+        Level(Severity.WARNING, after_s=4.0),
+        Level(Severity.CRITICAL, after_s=9.0),
+        keep=0.0,
+    ),
+)
+
+
+@st.composite
+def histories(draw):
+    """Crossings as a bank makes them: a row is violated, then recovered or superseded, and so on."""
+    second, violated, steps = 0.0, set(), []
+    for _ in range(draw(st.integers(0, 25))):
+        second += draw(st.sampled_from([0.0, 0.5, 2.0, 5.0, 40.0]))
+        key = draw(st.sampled_from(range(len(KEYS))))
+        change = draw(st.sampled_from([RECOVERED, SUPERSEDED])) if key in violated else VIOLATED
+        violated ^= {key}
+        asked, place = KEYS[key]
+        steps.append(crossing(change, second, asked=asked, place=place, version=str(len(steps) // 9)))
+    return steps
+
+
+def machine():
+    return escalator(*RULES, deployment="d")
+
+
+def seen(events):
+    return [repr(e) for e in events]
+
+
+@settings(max_examples=80)
+@given(histories(), st.data())
+def test_advancing_at_any_times_between_gives_the_same_events(steps, data):
+    plain = run(machine(), *steps, 500.0)
+    cut, before = [], 0.0
+    for step in [*steps, None]:
+        until = step.event_ns / NS if step else 500.0
+        moments = data.draw(st.lists(st.floats(before, until), max_size=3))
+        cut += [*sorted(moments), *([step] if step else [])]
+        before = until
+    assert seen(run(machine(), *cut, 500.0)) == seen(plain)
+
+
+@settings(max_examples=40)
+@given(histories(), st.integers(0, 25))
+def test_a_restart_anywhere_gives_the_same_events(steps, cut):
+    first = machine()
+    before = run(first, *steps[:cut])
+    after = run(pickle.loads(pickle.dumps(first)), *steps[cut:], 500.0)
+    assert seen([*before, *after]) == seen(run(machine(), *steps, 500.0))
+
+
+@settings(max_examples=80)
+@given(histories())
+def test_transitions_are_legal_numbered_and_in_order_of_time(steps):
+    events = run(machine(), *steps, 500.0)
+    assert [e.issued_ns for e in events] == sorted(e.issued_ns for e in events)
+    incidents = {}
+    for event in events:
+        incidents.setdefault(event.incident_id, []).append(event)
+    for history in incidents.values():
+        assert [e.transition for e in history] == list(range(1, len(history) + 1))
+        assert history[0].before is Phase.PENDING
+        assert all((e.before.value, e.after.value) in LEGAL for e in history)
+        assert all(one.after is other.before for one, other in pairwise(history))
+        levels = [e.level for e in history if e.after is Phase.FIRING]
+        assert levels == sorted(levels)
+        over = [e.after for e in history if e.after in (Phase.RESOLVED, Phase.SUPERSEDED)]
+        assert len(over) <= 1
+    assert len({e.event_id for e in events}) == len(events)
+
+
+@settings(max_examples=40)
+@given(histories())
+def test_what_still_fires_at_the_end_is_what_is_still_violated(steps):
+    last = {(s.clause.id, s.slice): s.change for s in steps}
+    ended = machine()
+    run(ended, *steps, 5000.0)
+    assert set(ended.active()) == {key for key, change in last.items() if change is Change.VIOLATED}

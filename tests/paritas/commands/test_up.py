@@ -1,0 +1,122 @@
+"""`paritas up`, `ingest` and `watch` as processes: a recording goes in, a subscriber receives escalations."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from command_runs import recording, run, service, until
+
+from paritas.commands.places import DataFolder
+from paritas.controller.client import EscalationClient
+
+STALE = (recording("healthy.serve"), recording("stale.train"))
+
+
+def incidents(data):
+    with EscalationClient(DataFolder(data).running().target) as client:
+        return {i.current.event_id: i.current for i in client.incidents(include_closed=True)}
+
+
+def watch(data, count):
+    done = run("watch", "--data", data, "--count", count, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_subscriber_receives_the_escalation_with_its_cause(tmp_path):
+    with service(tmp_path) as process:
+        sent = run("ingest", "--data", tmp_path, *STALE)
+        assert (sent.returncode, sent.stderr) == (0, "")
+        assert sent.stdout == "sent 48 inference sequences, 48 train sequences in 96 records\n"
+        until(lambda: len(incidents(tmp_path)) >= 7)
+        received = watch(tmp_path, 7)
+        process.send_signal(signal.SIGTERM)
+        rest = process.stdout.read()
+        assert process.wait(timeout=30) == 0
+    assert "96 records, 0 refused, 0 repeated" in rest
+    replica = [e for e in received if e["slice"] == "replica=r2"]
+    assert replica
+    assert {e["diagnosis"][0]["cause"] for e in replica} == {"stale_weights"}
+    assert {a["kind"] for e in replica for a in e["actions"]} == {"notify", "reroute"}
+    assert {e["slice"] for e in received} & {"replica=r0", "replica=r1", "replica=r3"} == set()
+
+
+def test_kill_9_and_sending_everything_again_change_no_escalation(tmp_path):
+    with service(tmp_path / "a"):
+        run("ingest", "--data", tmp_path / "a", *STALE)
+        until(lambda: len(incidents(tmp_path / "a")) >= 7)
+        expected = set(incidents(tmp_path / "a"))
+    with service(tmp_path / "b") as process:
+        run("ingest", "--data", tmp_path / "b", *STALE)
+        process.kill()
+        process.wait()
+    for _ in range(2):
+        with service(tmp_path / "b") as process:
+            run("ingest", "--data", tmp_path / "b", *STALE)
+            process.kill()
+            process.wait()
+    with service(tmp_path / "b"):
+        until(lambda: set(incidents(tmp_path / "b")) == expected)
+
+
+def test_bad_lines_are_named_and_the_rest_is_sent(tmp_path):
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"sample_id": 1\n')
+    with service(tmp_path / "d"):
+        done = run("ingest", "--data", tmp_path / "d", recording("healthy.serve"), recording("healthy.train"))
+        assert done.returncode == 0
+        done = run("ingest", "--data", tmp_path / "d", bad)
+    assert done.returncode in (3, 64)
+    assert "bad.jsonl" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_nobody_there_is_one_clear_error(tmp_path):
+    for command in (("ingest", "--data", tmp_path, STALE[0]), ("watch", "--data", tmp_path)):
+        done = run(*command)
+        assert done.returncode == 64
+        assert done.stderr == (
+            f"[usage] nothing runs on {tmp_path}\n  hint: start `paritas up` with the same --data first\n"
+        )
+
+
+def test_an_attribute_that_is_none_is_refused(tmp_path):
+    with service(tmp_path):
+        done = run("ingest", "--data", tmp_path, "--attribute", "replica", STALE[0])
+    assert (done.returncode, done.stderr) == (64, "[usage] --attribute 'replica' is not KEY=VALUE\n")
+
+
+def test_two_instances_on_one_folder_are_refused(tmp_path):
+    with service(tmp_path):
+        second = run("up", "--data", tmp_path, "--listen", "127.0.0.1:0")
+    assert second.returncode == 64
+    assert second.stderr.startswith("[usage] ")
+    assert "Traceback" not in second.stderr
+
+
+def test_a_remote_address_without_tls_is_refused(tmp_path):
+    done = run("up", "--data", tmp_path, "--listen", "0.0.0.0:0")
+    assert done.returncode == 64
+    assert done.stderr == (
+        "[usage] listen: '0.0.0.0:0' can be reached from other machines and has no TLS\n"
+        "  hint: listen on 127.0.0.1 or unix:/path, or give certificate, key and client CA\n"
+    )
+
+
+def test_the_folder_and_what_is_in_it_are_private(tmp_path):
+    data = tmp_path / "private"
+    with service(data):
+        modes = {p.name: oct(p.stat().st_mode & 0o777) for p in (data, data / "otlp.sock", data / "token.key")}
+    assert modes == {"private": "0o700", "otlp.sock": "0o600", "token.key": "0o600"}
+
+
+def test_demo_finds_both_faults_and_leaves_the_healthy_pair_alone():
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("paritas")), "demo"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "received 0 escalations, as it should" in done.stdout
+    assert "stale_weights" in done.stdout
+    assert "support_mismatch" in done.stdout
