@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paritas.contracts.catalogue import Test
-from paritas.contracts.model import Clause, Contract, Slice, Stage
+from paritas.contracts.derive import estimator_of
+from paritas.contracts.model import Clause, Contract, Estimator, Slice, Stage
 from paritas.detectors.bank import Bank, Crossings
 from paritas.detectors.diagnosis import Recent, fingerprints
 from paritas.detectors.evidence import PairBatch
@@ -22,7 +23,7 @@ from paritas.detectors.identity import IdentityLog
 from paritas.detectors.pairs import Floats, PairedTrace, PairOutcome
 from paritas.detectors.rows import Row, clauses_at, make_row, share_of
 from paritas.detectors.slices import SliceBook, token_mask
-from paritas.detectors.statistics import token_bets, unit_values
+from paritas.detectors.statistics import Mask, gradient_bias, token_bets, unit_values
 from paritas.records import PairReason, Sampling, State
 
 __all__ = ["Change", "Crossing", "Evaluator", "SliceState"]
@@ -107,6 +108,8 @@ class Evaluator:
     def __init__(self, contract: Contract, *, stage: Stage, recover: bool) -> None:
         self.contract = contract
         self.clauses = clauses_at(contract, stage)
+        biased = [c for c in self.clauses if c.statistic == "gradient_bias"]
+        self.estimators = {c.id: estimator_of(contract, c) for c in biased}
         self.book = SliceBook(contract.slices)
         self.bank = Bank(period_ns=round(contract.false_alarms.per_s * NS), recover=recover)
         self.rows: list[Row] = []
@@ -138,7 +141,7 @@ class Evaluator:
 
     def _observe(self, outcomes: Sequence[PairOutcome]) -> Iterator[Crossing]:
         batch = PairBatch.of([o.pair for o in outcomes if o.pair is not None])
-        table, sums = _Table(batch), fingerprints(batch)
+        table, sums = _Table(batch, self.estimators), fingerprints(batch)
         places = iter(range(len(batch)))
         for _, unit in groupby(outcomes, key=self._unit_key):
             members: list[_Member] = []
@@ -279,7 +282,8 @@ class Evaluator:
         key = (clause.id, name)
         if key not in self.index:
             share = share_of(self.contract, self.clauses, declared, self.book.order(declared, name))
-            row = make_row(clause, declared, name, self.contract.false_alarms.at_most * share)
+            alpha = self.contract.false_alarms.at_most * share
+            row = make_row(clause, declared, name, alpha, estimator=self.estimators.get(clause.id))
             self.rows.append(row)
             self.index[key] = self.bank.add(row)
         return self.index[key]
@@ -295,8 +299,9 @@ def _remember(table: dict[T, None], key: T) -> None:
 class _Table:
     """Values and log-factors of a whole batch, computed once per clause and declared slice."""
 
-    def __init__(self, batch: PairBatch) -> None:
+    def __init__(self, batch: PairBatch, estimators: Mapping[str, Estimator]) -> None:
         self._batch = batch
+        self._estimators = estimators
         self._columns: dict[tuple[str, str], _Column] = {}
 
     def at(self, place: int) -> "_At":
@@ -310,11 +315,19 @@ class _Table:
             self._columns[key] = self._compute(clause, declared)
         return self._columns[key]
 
+    def _raw(self, clause: Clause, mask: Mask, estimator: Estimator | None) -> Floats:
+        """Values of each pair in the statistic's own unit."""
+        if clause.statistic == "pairing_rate":
+            return np.ones(len(self._batch))  # every pair of a batch was paired
+        if estimator is not None:
+            return gradient_bias(self._batch, estimator, mask)
+        return unit_values(self._batch, clause, mask)
+
     def _compute(self, clause: Clause, declared: Slice) -> "_Column":
         mask = token_mask(declared.match, self._batch)
-        row = make_row(clause, declared, declared.name, 1.0)
-        plain = clause.statistic == "pairing_rate"
-        raw = np.ones(len(self._batch)) if plain else unit_values(self._batch, clause, mask)
+        estimator = self._estimators.get(clause.id)
+        row = make_row(clause, declared, declared.name, 1.0, estimator=estimator)
+        raw = self._raw(clause, mask, estimator)
         scaled = row.scale.down(raw)
         growth, decline = _factors(row, scaled)
         if row.entry.test is Test.CONDITIONAL_MEAN:

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from paritas.contracts.bounds.gradient import bias_statistic_range
 from paritas.contracts.catalogue import Side, Statistic, Test, find
-from paritas.contracts.model import Clause, Contract, Slice, Stage
+from paritas.contracts.model import Clause, Contract, Estimator, Slice, Stage
 from paritas.detectors.pairs import Floats
 from paritas.detectors.sequential import Grid
 
-__all__ = ["GRID", "Row", "Scale", "clauses_at", "make_row", "share_of"]
+__all__ = ["GRID", "Row", "Scale", "clauses_at", "make_row", "own_estimator", "share_of"]
 
 GRID = Grid()
 TESTED = (Test.BOUNDED_MEAN, Test.CONDITIONAL_MEAN, Test.NON_NEGATIVE_MEAN)
@@ -99,14 +100,26 @@ def clauses_at(contract: Contract, stage: Stage) -> tuple[Clause, ...]:
     return tuple(c for c in contract.clauses if not c.stages or stage in c.stages)
 
 
-def make_row(clause: Clause, declared: Slice, name: str, alpha: float) -> Row:
-    """Build the row: scale, limit and bets follow from the catalogue entry."""
+def make_row(
+    clause: Clause, declared: Slice, name: str, alpha: float, *, estimator: Estimator | None = None
+) -> Row:
+    """Build the row: scale, limit and bets follow from the catalogue entry.
+
+    `estimator` is the one a `gradient_bias` clause certifies; None takes what the clause names.
+    """
     entry = find(clause.statistic)
-    scale = _scale(clause, entry)
+    scale = _scale(clause, entry, estimator)
     limit = _limit(clause)
     tau = float(scale.down(np.array(limit)))
     up, down = _bets(entry, tau, clause)
     return Row(clause, declared, name, entry, scale, limit, tau, alpha, up, down)
+
+
+def own_estimator(clause: Clause) -> Estimator:
+    """Return the estimator a `gradient_bias` clause alone names: clip where it gives only `clip`, else tis."""
+    if clause.cap is None and clause.clip is not None:
+        return Estimator("clip", clip=clause.clip)
+    return Estimator("tis", cap=clause.cap or 2.0)
 
 
 def _limit(clause: Clause) -> float:
@@ -122,13 +135,13 @@ def _limit(clause: Clause) -> float:
     return 0.0 if limit is None else limit
 
 
-def _scale(clause: Clause, entry: Statistic) -> Scale:
+def _scale(clause: Clause, entry: Statistic, estimator: Estimator | None) -> Scale:
     if clause.quantile is not None or clause.statistic == "ess":
         return Scale(0.0, 1.0, 1.0)
     if entry.side is Side.AT_LEAST or clause.at_least is not None:
         return Scale(entry.hi, entry.hi - entry.lo, -1.0)
     if clause.statistic == "gradient_bias":
-        low, high = _bias_range(clause)
+        low, high = bias_statistic_range(estimator or own_estimator(clause))
         return Scale(low, high - low, 1.0)
     if clause.statistic == "mean_ratio":
         return Scale(0.0, clause.cap or 2.0, 1.0)

@@ -12,12 +12,14 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from paritas.contracts.model import Clause
+from paritas.contracts.bounds.gradient import bias_statistic
+from paritas.contracts.model import Clause, Estimator
 from paritas.detectors.evidence import PairBatch
 from paritas.detectors.pairs import BAD, Floats, PairedTrace
+from paritas.detectors.rows import own_estimator
 from paritas.records import LogprobSemantics, TokenStatus
 
-__all__ = ["UNIT_VALUES", "token_bets", "unit_values"]
+__all__ = ["UNIT_VALUES", "gradient_bias", "token_bets", "unit_values"]
 
 Mask = NDArray[np.bool_] | None
 UnitValues = Callable[[PairBatch, Clause, Mask], Floats]
@@ -89,12 +91,18 @@ def _sequence_tv(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
 
 
 def _gradient_bias(batch: PairBatch, clause: Clause, mask: Mask) -> Floats:
-    """D3: clip(c) where the clause gives `clip`, otherwise TIS with `cap`."""
-    ell = batch.log_ratio
-    if clause.clip is None:
-        return batch.means(1.0 - capped_ratio(ell, clause.cap or DEFAULT_CAP), mask)
-    low = np.maximum(1.0 - clause.clip - capped_ratio(ell, 2.0), 0.0)
-    return batch.means(1.0 - capped_ratio(ell, 1.0 + clause.clip) + low, mask)
+    """D3 with the estimator the clause alone names: clip where it gives `clip`, otherwise tis."""
+    return gradient_bias(batch, own_estimator(clause), mask)
+
+
+def gradient_bias(batch: PairBatch, estimator: Estimator, mask: Mask = None) -> Floats:
+    """Mean over tokens of the D3 statistic of `estimator`, in units of A_max G, shape (n,).
+
+    PPO's min depends on the sign of each advantage, which no trace carries: NaN.
+    """
+    if estimator.kind == "ppo_min":
+        return np.full(len(batch), np.nan)
+    return batch.means(np.asarray(bias_statistic(batch.log_ratio, estimator), dtype=np.float64), mask)
 
 
 def _phantom_clip(batch: PairBatch, clause: Clause, mask: Mask) -> Floats:

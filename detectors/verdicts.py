@@ -6,8 +6,8 @@ from math import ceil, isfinite, log
 
 import numpy as np
 
-from paritas.contracts.model import Clause
-from paritas.detectors.evaluate import Evaluator
+from paritas.contracts.model import Clause, Family
+from paritas.detectors.evaluate import REPEATS, Evaluator
 from paritas.detectors.limits import radius
 from paritas.detectors.rows import GRID, Row
 from paritas.detectors.sequential import log_mean
@@ -64,7 +64,7 @@ def _of_clause(evaluator: Evaluator, clause: Clause, pass_alpha: float) -> Itera
 
 def _identity(evaluator: Evaluator, clause: Clause, name: str) -> Verdict:
     state, reason, detail = evaluator.identity.verdict()
-    units = sum(evaluator.reasons.values())
+    units = sum(n for reason, n in evaluator.reasons.items() if reason not in REPEATS)
     return Verdict(
         clause.id,
         name,
@@ -119,6 +119,11 @@ def _decide(
         return State.CONFORMING, Reason.MATCHED
     if not row.bounded:
         return State.UNDECIDED, Reason.FALSIFIABLE_ONLY
+    if (
+        row.entry.family is Family.OBSERVABILITY
+    ):  # a census: every sequence was looked at, nothing is inferred
+        kept = bank.total[index] <= row.tau * bank.units[index]
+        return (State.CONFORMING, Reason.MATCHED) if kept else (State.UNDECIDED, Reason.NEEDS_MORE_UNITS)
     inside = row.clause.statistic == "top1_frequency" and -row.limit < limits[0] and limits[1] < row.limit
     if certified or inside:
         return State.CONFORMING, Reason.CERTIFIED

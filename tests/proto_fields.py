@@ -7,31 +7,34 @@ import importlib
 import json
 from pathlib import Path
 
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
 GOLDEN = Path(__file__).parent / "proto" / "golden"
 PROTO = Path(__file__).parent.parent / "proto" / "v1"
 
 
 def fields_of(name):
-    """Return {message: {field number: "label type name"}} of one .proto file."""
-    module = importlib.import_module(f"paritas.proto.v1.{name}_pb2")
+    """Return {message: {field number: "label type name"}} of one .proto file, nested messages dotted."""
     return {
-        message.name: _rows(message)
-        for message in _messages(module.DESCRIPTOR.message_types_by_name.values())
+        path: {str(f.number): f"{f.label} {f.type} {f.name}" for f in m.field} for path, m in _messages(name)
     }
 
 
-def _messages(messages):
+def reserved_of(name):
+    """Return {message: reserved field numbers} of one .proto file."""
+    return {path: {n for r in m.reserved_range for n in range(r.start, r.end)} for path, m in _messages(name)}
+
+
+def _messages(name):
+    file = FileDescriptorProto()
+    importlib.import_module(f"paritas.proto.v1.{name}_pb2").DESCRIPTOR.CopyToProto(file)
+    yield from _walk("", file.message_type)
+
+
+def _walk(prefix, messages):
     for message in messages:
-        yield message
-        yield from _messages(message.nested_types)
-
-
-def _rows(message):
-    from google.protobuf.descriptor_pb2 import DescriptorProto
-
-    proto = DescriptorProto()
-    message.CopyToProto(proto)
-    return {str(field.number): f"{field.label} {field.type} {field.name}" for field in proto.field}
+        yield prefix + message.name, message
+        yield from _walk(f"{prefix}{message.name}.", message.nested_type)
 
 
 def golden_path(name):

@@ -6,13 +6,14 @@
 
 from paritas.agent.eventlog.cursor import Cursor, Saved
 from paritas.agent.eventlog.embedded import EmbeddedLog, EmbeddedReader, partition_of
+from paritas.agent.eventlog.ledger import SegmentCounters
 from paritas.agent.eventlog.lock import WriterLock
 from paritas.agent.eventlog.protocol import EventLog, LogReader
 from paritas.agent.eventlog.reader import Frames, SegmentReader
 from paritas.agent.eventlog.records import Batch, Gap, GapReason, Position, SkipReason, Stored
-from paritas.agent.eventlog.settings import LogSettings, SegmentLimits, SyncMode
+from paritas.agent.eventlog.settings import LogSettings, SegmentLimits, SyncMode, WriterSettings
 from paritas.agent.eventlog.sync import GroupSync
-from paritas.agent.eventlog.writer import SegmentCounters, SegmentWriter, WriterSettings
+from paritas.agent.eventlog.writer import SegmentWriter
 
 __all__ = [
     "Batch",

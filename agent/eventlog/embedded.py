@@ -19,6 +19,7 @@ from crc32c import crc32c
 
 from paritas.agent.eventlog.durable import opening, reading
 from paritas.agent.eventlog.layout import Layout, create_layout, read_layout
+from paritas.agent.eventlog.ledger import SegmentCounters
 from paritas.agent.eventlog.lock import WriterLock
 from paritas.agent.eventlog.reader import Frames, SegmentReader
 from paritas.agent.eventlog.records import (
@@ -33,9 +34,9 @@ from paritas.agent.eventlog.records import (
     unpack,
     unpack_gap,
 )
-from paritas.agent.eventlog.settings import LogSettings, SegmentLimits, SyncMode
+from paritas.agent.eventlog.settings import LogSettings, SegmentLimits, SyncMode, WriterSettings
 from paritas.agent.eventlog.sync import GroupSync
-from paritas.agent.eventlog.writer import SegmentCounters, SegmentWriter, WriterSettings
+from paritas.agent.eventlog.writer import SegmentWriter
 from paritas.clock import Clock
 from paritas.errors import RecordError, UsageError
 from paritas.wire import WireRecord

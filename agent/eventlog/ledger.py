@@ -2,11 +2,47 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from paritas.agent.eventlog.records import GapReason, SkipReason
 from paritas.errors import UsageError
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "SegmentCounters"]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentCounters:
+    """Where every record is: ``recovered + accepted == delivered + sum(dropped.values()) + queued``.
+
+    Attributes
+    ----------
+    recovered : int
+        Records found at the opening and not released before it.
+    accepted : int
+        Records appended since.
+    delivered : int
+        Records released as delivered.
+    dropped : mapping of str to int
+        Records given up, by `GapReason` or `SkipReason`.
+    queued : int
+        Records kept and not released.
+    size_bytes : int
+        Bytes of all segments.
+    unsynced_bytes : int
+        Bytes appended since the last sync: what a power loss may take.
+    torn_bytes, quarantined_bytes : int
+        What the opening cut off (`Recovered`).
+    """
+
+    recovered: int
+    accepted: int
+    delivered: int
+    dropped: Mapping[str, int]
+    queued: int
+    size_bytes: int
+    unsynced_bytes: int
+    torn_bytes: int
+    quarantined_bytes: int
 
 
 class Ledger:

@@ -1,13 +1,14 @@
 """How much a log may hold and how often it is made durable."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from paritas.agent.eventlog.frames import FRAME_HEADER_BYTES
+from paritas.agent.eventlog.records import GapReason
 from paritas.agent.eventlog.segments import FILE_HEADER_BYTES
 from paritas.errors import UsageError
 
-__all__ = ["LogSettings", "SegmentLimits", "SyncMode"]
+__all__ = ["LogSettings", "SegmentLimits", "SyncMode", "WriterSettings"]
 
 MIB = 1024 * 1024
 
@@ -90,3 +91,25 @@ class LogSettings:
     def partition_limits(self) -> SegmentLimits:
         """What one partition may hold."""
         return SegmentLimits(self.segment_bytes, self.limit_bytes // self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSettings:
+    """What a writer needs to know before it opens a directory.
+
+    Attributes
+    ----------
+    log_id : str
+        32 hex characters, written into every segment.
+    limits : SegmentLimits
+        Sizes in bytes.
+    sync : SyncMode
+        ``interval`` only keeps rolled segments open for the next `SegmentWriter.flush`.
+    drop_reason : GapReason
+        What it is called when the oldest segment is dropped.
+    """
+
+    log_id: str
+    limits: SegmentLimits = field(default_factory=SegmentLimits)
+    sync: SyncMode = SyncMode.INTERVAL
+    drop_reason: GapReason = GapReason.OVERFLOW

@@ -3,84 +3,27 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from paritas.agent.eventlog.active import ActiveSegment, sync_and_close
 from paritas.agent.eventlog.durable import disk_error, sync_directory
 from paritas.agent.eventlog.frames import FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, frame_header
-from paritas.agent.eventlog.ledger import Ledger
+from paritas.agent.eventlog.ledger import Ledger, SegmentCounters
 from paritas.agent.eventlog.records import GapReason, SkipReason
 from paritas.agent.eventlog.recovery import Recovered, recover
 from paritas.agent.eventlog.segments import FILE_HEADER_BYTES, create_segment
-from paritas.agent.eventlog.settings import SegmentLimits, SyncMode
+from paritas.agent.eventlog.settings import SyncMode, WriterSettings
 from paritas.clock import Clock
 from paritas.errors import PermanentError, UsageError
 
-__all__ = ["OnGap", "SegmentCounters", "SegmentWriter", "WriterSettings"]
+__all__ = ["OnGap", "SegmentWriter"]
 
 OnGap = Callable[[range, GapReason], None]
 # Rolled segments that may wait for their sync; beyond it the appender syncs one itself, so that a
 # sync thread that died cannot make open files pile up.
 MAX_ROLLED_FILES = 4
-
-
-@dataclass(frozen=True, slots=True)
-class WriterSettings:
-    """What a writer needs to know before it opens a directory.
-
-    Attributes
-    ----------
-    log_id : str
-        32 hex characters, written into every segment.
-    limits : SegmentLimits
-        Sizes in bytes.
-    sync : SyncMode
-        ``interval`` only keeps rolled segments open for the next `SegmentWriter.flush`.
-    drop_reason : GapReason
-        What it is called when the oldest segment is dropped.
-    """
-
-    log_id: str
-    limits: SegmentLimits = field(default_factory=SegmentLimits)
-    sync: SyncMode = SyncMode.INTERVAL
-    drop_reason: GapReason = GapReason.OVERFLOW
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentCounters:
-    """Where every record is: ``recovered + accepted == delivered + sum(dropped.values()) + queued``.
-
-    Attributes
-    ----------
-    recovered : int
-        Records found at the opening and not released before it.
-    accepted : int
-        Records appended since.
-    delivered : int
-        Records released as delivered.
-    dropped : mapping of str to int
-        Records given up, by `GapReason` or `SkipReason`.
-    queued : int
-        Records kept and not released.
-    size_bytes : int
-        Bytes of all segments.
-    unsynced_bytes : int
-        Bytes appended since the last sync: what a power loss may take.
-    torn_bytes, quarantined_bytes : int
-        What the opening cut off (`Recovered`).
-    """
-
-    recovered: int
-    accepted: int
-    delivered: int
-    dropped: Mapping[str, int]
-    queued: int
-    size_bytes: int
-    unsynced_bytes: int
-    torn_bytes: int
-    quarantined_bytes: int
 
 
 @dataclass(slots=True)

@@ -98,8 +98,8 @@ def log_cosh(x: ArrayLike) -> Array:
 
     Examples
     --------
-    >>> float(log_cosh(1e-8)), float(log_cosh(1e308)) == 1e308
-    (5e-17, True)
+    >>> f"{log_cosh(1e-8):.6g}", float(log_cosh(1e308)) == 1e308
+    ('5e-17', True)
     """
     size = np.abs(np.asarray(x, dtype=np.float64))
     near = np.log1p(2.0 * np.sinh(np.minimum(size, 1.0) / 2.0) ** 2)

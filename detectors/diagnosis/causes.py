@@ -132,7 +132,7 @@ def _shift(scene: Scene) -> float:
 def _temperature(scene: Scene) -> float:
     """Likely tokens move one way and unlikely ones the other, and log p has a slope on log q."""
     f = scene.features
-    if f.band_high * f.band_low >= 0:
+    if not f.band_high * f.band_low < 0:  # also where a band is empty
         return 0.0
     opposed = ramp(min(abs(f.band_high), abs(f.band_low)) / f.mean_abs, 0.1, 0.4)
     return opposed * ramp(abs(f.slope - 1.0), 0.02, 0.08) * (1.0 - _shift(scene))
@@ -141,6 +141,8 @@ def _temperature(scene: Scene) -> float:
 def _support(scene: Scene) -> float:
     """One-sided and nearly constant: w equals the kept mass on every sampled token (A12)."""
     f = scene.features
+    if not f.mean < 0.0:  # kernels that agree in every bit are not above each other either
+        return 0.0
     one_sided = ramp(f.share_not_above, 0.75, 0.9)
     return one_sided * ramp(1.35 - f.spread, 0.0, 0.15) * ramp(f.correlation, 0.95, 0.99)
 

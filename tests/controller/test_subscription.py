@@ -154,6 +154,25 @@ def test_a_lost_log_is_a_gap_and_old_acks_mean_nothing(place):
             assert stream.skipped == 2
 
 
+def test_a_log_restored_from_a_copy_is_a_gap_too(place):
+    """Its epoch is the same, its numbers are not: what the reader holds is ahead of it."""
+    log = place.folder / "escalations.db"
+    with place.client.subscribe("router") as stream:
+        with place.serving():
+            place.client.publish(chain(1, 1))
+            take(stream, 3)
+        copy = log.read_bytes()
+        with place.serving():
+            place.client.publish(chain(2, 5))
+            old = take(stream, 4)
+        log.write_bytes(copy)
+        with place.serving():
+            assert [d.kind for d in take(stream, 3)] == ["snapshot_start", "incident", "snapshot_end"]
+            stream.ack(old[-1])
+            place.client.publish(chain(6, 6))
+            assert ids(take(stream, 1)) == numbered(6, 6)
+
+
 def test_a_repeat_under_a_new_number_is_dropped_and_does_not_stop_the_stream(place):
     """The server has forgotten an identity long ago; the subscriber has not."""
     options = SubscriptionOptions(max_outstanding=1)

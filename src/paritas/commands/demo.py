@@ -87,11 +87,10 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 def run(arguments: argparse.Namespace) -> int:
     """Play the acts; return 0 when each ended as it should, 1 otherwise."""
-    from rich.console import Console
-
+    from paritas.commands.report import wide_console
     from paritas.contracts.load import load_named
 
-    console = Console(highlight=False)
+    console = wide_console()
     contract = load_named(arguments.contract)
     with tempfile.TemporaryDirectory(prefix="paritas-") as root:
         played = [_played(console, contract, Path(root) / act.run_id, act) for act in ACTS]

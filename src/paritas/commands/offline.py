@@ -3,7 +3,7 @@
 Composition of collectors and detectors; the stages themselves live in those rooms.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from itertools import chain
@@ -13,7 +13,7 @@ from pathlib import Path
 from paritas.collectors.accounting import Accounting
 from paritas.collectors.dumps import Problem, ReadOptions, read_dump, read_recorded
 from paritas.contracts.model import Contract, Stage
-from paritas.detectors.evaluate import Evaluator
+from paritas.detectors.evaluate import Change, Evaluator
 from paritas.detectors.explain import explain
 from paritas.detectors.pairing import Pairer
 from paritas.detectors.pairs import PairOutcome
@@ -55,6 +55,8 @@ class Judgement:
         Peer metric name → value.
     problems : tuple of Problem
         The first problems met, with their places.
+    reached : mapping of (clause, slice) to int
+        After how many sequences a clause was first violated in a slice.
     """
 
     contract: Contract
@@ -64,6 +66,7 @@ class Judgement:
     pairs: Mapping[str, int]
     rosetta: Mapping[str, float]
     problems: tuple[Problem, ...]
+    reached: Mapping[tuple[str, str], int]
 
     @property
     def exit_code(self) -> Exit:
@@ -108,8 +111,7 @@ def judge(contract: Contract, items: Iterable[TokenTrace | Problem]) -> Judgemen
     reader = _Reader(contract)
     outcomes = list(reader.outcomes(items))
     evaluator = Evaluator(contract, stage=Stage.OFFLINE_CI, recover=False)
-    for _ in evaluator.observe(outcomes):
-        pass  # crossings matter to a stream; a recording is judged as a whole
+    reached = _observe(evaluator, outcomes)
     found = verdicts(evaluator)
     pairs = [o.pair for o in outcomes if o.pair is not None]
     return Judgement(
@@ -120,7 +122,17 @@ def judge(contract: Contract, items: Iterable[TokenTrace | Problem]) -> Judgemen
         {reason.value: evaluator.reasons.get(reason, 0) for reason in PairReason},
         rosetta(pairs),
         tuple(reader.problems),
+        reached,
     )
+
+
+def _observe(evaluator: Evaluator, outcomes: Sequence[PairOutcome]) -> dict[tuple[str, str], int]:
+    """Return after how many sequences each clause was first violated in each slice."""
+    reached: dict[tuple[str, str], int] = {}
+    for crossing in evaluator.observe(outcomes):
+        if crossing.change is Change.VIOLATED:
+            reached.setdefault((crossing.clause.id, crossing.slice), sum(evaluator.reasons.values()))
+    return reached
 
 
 class _Reader:

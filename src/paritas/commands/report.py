@@ -12,7 +12,7 @@ from rich.table import Table
 from paritas.commands.offline import Judgement
 from paritas.records import Finding, Reason, State, TokenStatus, Verdict
 
-__all__ = ["finding_line", "number", "show_judgement", "state_text", "verdict_table"]
+__all__ = ["finding_line", "number", "show_judgement", "state_text", "verdict_table", "wide_console"]
 
 COLOURS = {
     State.CONFORMING: "green",
@@ -33,6 +33,7 @@ COLUMNS: tuple[tuple[str, Justify], ...] = (
     ("why", "left"),
 )
 MAX_ROWS = 14
+WIDTH = 120  # the widest row of real recordings takes 112
 SHOWN_PEERS = (
     "verl:training/rollout_probs_diff_mean",
     "trl:sampling/sampling_logp_difference/mean",
@@ -55,6 +56,11 @@ def number(value: float) -> str:
 def state_text(state: State) -> str:
     """State with its colour, as rich markup."""
     return f"[{COLOURS[state]}]{state.value}[/]"
+
+
+def wide_console() -> Console:
+    """A console that never cuts a number: a table row may be longer than a narrow terminal."""
+    return Console(width=max(Console().width, WIDTH), soft_wrap=True, highlight=False)
 
 
 def verdict_table(verdicts: Iterable[Verdict]) -> Table:
@@ -104,7 +110,7 @@ def finding_line(finding: Finding) -> str:
 
 def show_judgement(judgement: Judgement, console: Console | None = None) -> None:
     """Write the whole judgement: verdicts, causes, accounting, peers' numbers."""
-    out = console or Console(soft_wrap=True)
+    out = console or wide_console()
     contract = judgement.contract
     out.print(f"[bold]{escape(contract.name)}[/] {contract.version}  {_headline(judgement)}\n")
     out.print(verdict_table(_shown(judgement.verdicts)))

@@ -12,7 +12,7 @@ from paritas.errors import RecordError
 from paritas.records import TokenTrace
 from paritas.wire import names
 from paritas.wire.attributes import kernel_of, labels_of, sampling_of, text_of, timings_of, values_of
-from paritas.wire.block import decode_block
+from paritas.wire.block import Columns, decode_block
 from paritas.wire.reasons import DecodeProblem
 
 __all__ = ["Decoded", "decode"]
@@ -92,8 +92,14 @@ def _trace(span: Span, values: Mapping[str, object]) -> TokenTrace:
     tokens = values.get(names.TOKENS)
     if not isinstance(tokens, bytes):
         raise RecordError("paritas.tokens is missing or not bytes", reason=DecodeProblem.NO_TOKENS)
-    columns = decode_block(tokens)
-    trace = TokenTrace(
+    trace = _build(values, decode_block(tokens), event_ns=span.start_time_unix_nano)
+    if bytes.fromhex(trace.trace_id) != span.trace_id:
+        raise RecordError("the trace id is not that of the sequence", reason=DecodeProblem.TRACE_ID_MISMATCH)
+    return trace
+
+
+def _build(values: Mapping[str, object], columns: Columns, *, event_ns: int) -> TokenTrace:
+    return TokenTrace(
         run_id=text_of(values, names.RUN_ID, required=True),
         sequence_id=text_of(values, names.SEQUENCE_ID, required=True),
         kernel=kernel_of(values),
@@ -106,12 +112,9 @@ def _trace(span: Span, values: Mapping[str, object]) -> TokenTrace:
         sampling=sampling_of(values),
         attributes=labels_of(values, names.ATTRIBUTE_PREFIX),
         start=columns.start,
-        event_ns=span.start_time_unix_nano,
+        event_ns=event_ns,
         top=columns.top,
         timings=timings_of(values),
         itl_s=columns.itl_s,
         final=columns.final,
     )
-    if bytes.fromhex(trace.trace_id) != span.trace_id:
-        raise RecordError("the trace id is not that of the sequence", reason=DecodeProblem.TRACE_ID_MISMATCH)
-    return trace

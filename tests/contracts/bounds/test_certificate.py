@@ -85,6 +85,16 @@ def test_d16_holds(source):
     assert ever_above <= ALPHA
 
 
+@numbers
+@given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=40))
+def test_d16_predicts_each_value_from_the_past_alone(values):
+    total = squares = 0.0
+    for count, value in enumerate(values):
+        squares += (value - (total + 0.5) / (count + 1)) ** 2
+        total += value
+    assert MeanLimits().observe(values).squares == pytest.approx(squares, rel=1e-12, abs=1e-300)
+
+
 def test_d16_same_streams_break_limits_that_are_valid_at_one_time_only():
     value, mean = bernoulli(np.random.default_rng(20260607))
     count, seen, true, _ = running(np.asarray(value, float), mean)

@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 from cause_scenes import CASES, RAW_WARM, pairs_of
+from pair_factory import pair
 
 from paritas.detectors.diagnosis import Cause, Features, Fingerprint, diagnose, fingerprints
 from paritas.detectors.diagnosis.causes import _FACTS, _SCORES, ADVICE, MIN_CONFIDENCE, Scene, ramp
@@ -109,6 +110,12 @@ def test_broken_values_count_only_where_their_clause_is_violated():
 def test_nothing_to_look_at_is_unknown():
     told = diagnose(Scene(Features.of(Fingerprint.zero())), "s")
     assert [(f.cause, f.slice, f.confidence) for f in told] == [("unknown", "s", 1.0)]
+
+
+def test_kernels_that_agree_in_every_bit_are_unknown():
+    one = pair([0.0] * 40, np.linspace(-3.0, -0.1, 40))
+    scene = Scene(Features.of(Fingerprint(fingerprints(PairBatch.of([one]))[0])))
+    assert first(scene).cause == "unknown"
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -1,0 +1,227 @@
+"""The whole detector on a stream: what it says does not depend on cuts, restarts or copies."""
+
+import pickle
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pair_factory import EVERYTHING, NS, both, clause, contract
+from trace_streams import STALE_FROM, stream, watched
+
+from paritas.contracts.load import load_named
+from paritas.contracts.model import Compare, Escalation, Family, Level, Stage, When
+from paritas.detectors.pipeline import Detector, TraceAccount
+from paritas.detectors.snapshot import dump, load
+from paritas.records import Phase, Severity, TokenStatus
+
+TRACES = stream()
+SECOND_NS = len(TRACES) * NS // 40  # later than every sequence
+
+
+def detector(**more):
+    return Detector(watched(), deployment="d", **more)
+
+
+def ended(machine, events):
+    """Return everything that was said: events and verdicts at the end of input."""
+    events = [*events, *machine.flush(SECOND_NS), *machine.tick(SECOND_NS)]
+    return [repr(e) for e in events], [repr(v) for v in machine.verdicts()]
+
+
+@cache
+def plain():
+    machine = detector()
+    return ended(machine, [e for trace in TRACES for e in machine.process([trace], 0)])
+
+
+def test_the_stale_replica_is_found_explained_and_superseded_by_new_weights():
+    machine = detector()
+    events = [e for trace in TRACES for e in machine.process([trace], 0)]
+    firing = [e for e in events if e.after is Phase.FIRING and e.clause == "mean_ratio"]
+    assert {(e.slice, e.diagnosis[0].cause) for e in firing} == {
+        ("all", "stale_weights"),
+        ("replica=r1", "stale_weights"),
+    }
+    assert STALE_FROM * NS // 20 < firing[0].issued_ns < (STALE_FROM + 40) * NS // 20
+    assert len(firing[0].trace_ids) == 5
+    assert all(e.slice in ("all", "replica=r1") for e in events)
+    over = {e.incident_id: e.after for e in events}
+    first = {e.incident_id for e in events if e.weights_version == "1"}
+    assert {over[i] for i in first} == {Phase.SUPERSEDED}
+    states = {(v.clause, v.slice): v.state.value for v in machine.verdicts()}
+    assert states["mean_ratio", "replica=r1"] == "violated"
+    assert states["mean_ratio", "replica=r0"] == states["mean_ratio", "replica=r2"] != "violated"
+    assert states["nonfinite_rate", "all"] == states["kernel_identity", "all"] == "conforming"
+
+
+@settings(max_examples=12)
+@given(st.sets(st.integers(1, len(TRACES) - 1), max_size=12))
+def test_cutting_the_stream_anywhere_changes_nothing(cuts):
+    machine, events = detector(), []
+    for start, stop in pairwise([0, *sorted(cuts), len(TRACES)]):
+        events += machine.process(TRACES[start:stop], 0)
+    assert ended(machine, events) == plain()
+
+
+@settings(max_examples=12)
+@given(st.sets(st.integers(0, len(TRACES)), min_size=1, max_size=4))
+def test_a_restart_through_a_snapshot_at_any_record_changes_nothing(restarts):
+    machine, events = detector(), []
+    for place, trace in enumerate(TRACES):
+        if place in restarts:
+            machine = load(dump(machine), contract_digest="d")
+        events += machine.process([trace], 0)
+    assert ended(machine, events) == plain()
+
+
+@settings(max_examples=12)
+@given(st.randoms(use_true_random=False), st.integers(1, 40))
+def test_copies_change_nothing(random, copies):
+    arrivals = [(float(i), trace) for i, trace in enumerate(TRACES)]
+    for _ in range(copies):
+        place = random.randrange(len(TRACES))
+        arrivals.append((random.uniform(place, len(TRACES)), TRACES[place]))
+    machine, events = detector(), []
+    for _, trace in sorted(arrivals, key=lambda arrival: arrival[0]):
+        events += machine.process([trace], 0)
+    assert ended(machine, events) == plain()
+    assert machine.evaluator.reasons["duplicate"] + machine.evaluator.reasons.get("late", 0) == copies
+
+
+def test_the_same_stream_under_another_deployment_has_other_ids_and_nothing_else():
+    machine = Detector(watched(), deployment="e")
+    events, verdicts = ended(machine, [e for t in TRACES for e in machine.process([t], 0)])
+    assert verdicts == plain()[1]
+    assert len(events) == len(plain()[0])
+    assert not set(events) & set(plain()[0])
+
+
+def test_ids_and_incidents_are_unique_in_a_whole_run():
+    machine = detector()
+    events = [e for t in TRACES for e in machine.process([t], 0)]
+    assert len({e.event_id for e in events}) == len(events) >= 4
+
+
+def test_a_recording_is_judged_as_a_whole_and_stays_violated():
+    quiet = [replace(t, weights_version="1") for t in stream(600)]
+    machine = detector(recover=False)
+    events = [e for t in quiet for e in machine.process([t], 0)]
+    assert not [e for e in events if e.after in (Phase.RECOVERING, Phase.RESOLVED)]
+
+
+def test_memory_reaches_a_plateau():
+    machine, sizes = Detector(replace(watched(), compare=Compare(pair_within_s=2.0))), []
+    for part in range(5):
+        for trace in stream(150):
+            event_ns = trace.event_ns + part * 8 * NS
+            moved = replace(trace, sequence_id=f"{part}{trace.sequence_id}", event_ns=event_ns)
+            list(machine.process([moved], event_ns))
+        machine.pairer._done.clear()  # finished sequences are remembered by name: test_pairing bounds them
+        sizes.append(len(pickle.dumps(machine)))
+    assert max(sizes[2:]) <= 1.05 * sizes[1]
+
+
+# ---- clocks
+
+
+def test_a_tick_closes_the_newest_cohort():
+    machine = Detector(contract(clause("tv", 0.1)))
+    for trace in both(event_ns=NS):
+        assert list(machine.process([trace], NS)) == []
+    assert machine.verdicts()[0].units == 0
+    assert list(machine.tick(NS)) == []
+    assert machine.verdicts()[0].units == 1
+
+
+def test_what_never_finds_its_half_counts_after_the_contracts_time():
+    machine = Detector(contract(clause("pairing_rate", at_least=1.0, family=Family.OBSERVABILITY)))
+    list(machine.process([both()[0]], 0))
+    assert list(machine.tick(599 * NS)) == []
+    (event,) = machine.tick(600 * NS)
+    assert (event.clause, event.after) == ("pairing_rate", Phase.FIRING)
+
+
+def test_silence_is_the_time_since_a_kernel_last_spoke():
+    machine = Detector(contract(clause("silence", 30.0, Family.OBSERVABILITY)))
+    assert list(machine.tick(10**6 * NS)) == []  # nothing has ever spoken
+    inference, train = both()
+    list(machine.process([inference], 0))
+    list(machine.process([train], 20 * NS))
+    assert list(machine.tick(30 * NS)) == []
+    (event,) = machine.tick(31 * NS)  # the inference kernel
+    assert (event.clause, event.slice, event.after) == ("silence", "all", Phase.FIRING)
+    assert machine.verdicts()[0].limit == 30.0
+
+
+def test_dwell_times_end_while_nothing_arrives():
+    levels = (Level(Severity.WARNING), Level(Severity.CRITICAL, after_s=2.0))
+    rules = (Escalation(When(), levels, for_s=1.0),)
+    machine, p = Detector(contract(clause("tv", 0.05), escalation=rules)), (-5.0, -6.0, -4.0)
+    for i in range(9):
+        list(machine.process(both(f"s{i}", p=p, event_ns=0), 0))
+    assert list(machine.tick(NS // 2)) == []
+    events = [e for second in (1, 2, 3, 60) for e in machine.tick(second * NS)]
+    assert [(e.issued_ns // NS, e.level, e.severity.value) for e in events] == [
+        (1, 0, "warning"),
+        (3, 1, "critical"),
+    ]
+
+
+def test_clauses_of_other_stages_are_not_judged():
+    whole = contract(clause("tv", 0.1, stages=(Stage.CANARY,)), clause("kl_k3", 0.1))
+    assert [v.clause for v in Detector(whole).verdicts()] == ["kl_k3"]
+    assert [v.clause for v in Detector(whole, stage=Stage.CANARY).verdicts()] == ["tv", "kl_k3"]
+
+
+# ---- accounts
+
+
+HEADERS = {"paritas-agent": "a", "paritas-epoch": "1", "paritas-seq": "7"}
+
+
+def test_a_record_is_known_by_agent_epoch_and_number():
+    machine = detector()
+    assert not machine.is_repeat(HEADERS)
+    assert machine.is_repeat(HEADERS)
+    for name in HEADERS:
+        assert not machine.is_repeat({**HEADERS, name: "x"})
+    assert machine.repeated_records == 1
+    restored = load(dump(machine), contract_digest="d")
+    assert restored.is_repeat(HEADERS)
+
+
+@pytest.mark.parametrize("missing", HEADERS)
+def test_a_record_without_its_headers_is_never_a_repeat(missing):
+    machine = detector()
+    some = {k: v for k, v in HEADERS.items() if k != missing}
+    assert [machine.is_repeat(some) for _ in range(3)] == [False] * 3
+
+
+def test_tokens_and_traces_are_counted_by_role_and_status():
+    account = TraceAccount()
+    status = np.array([TokenStatus.VALID, TokenStatus.MISSING, TokenStatus.VALID], np.uint8)
+    for trace in both(status=status):
+        account.add(trace)
+    account.add(both()[0])
+    assert account.traces == {"inference": 2, "train": 1}
+    counted = {key: n for key, n in account.tokens.items() if n}
+    assert counted == {
+        ("inference", "valid"): 5,
+        ("inference", "missing"): 1,
+        ("train", "valid"): 2,
+        ("train", "missing"): 1,
+    }
+    assert sum(account.tokens.values()) == 9
+
+
+def test_every_preset_makes_a_detector_that_can_be_saved():
+    whole = load_named("dense-bf16")
+    machine = Detector(whole)
+    list(machine.process([t for t in TRACES if t.sequence_id < "s-0040"], 0))
+    restored = load(dump(machine), contract_digest=whole.digest)
+    assert [repr(v) for v in restored.verdicts()] == [repr(v) for v in machine.verdicts()]
+    assert EVERYTHING.name in {v.slice for v in machine.verdicts()}
