@@ -103,9 +103,9 @@ class Bank:
             setattr(self, name, np.vstack([getattr(self, name), np.full((1, self._k), start)]))
         return len(self) - 1
 
-    def skip(self, rows: Sequence[int]) -> None:
-        """Count one unit that could not tell, for each of `rows`."""
-        self.without[list(rows)] += 1
+    def skip(self, rows: Sequence[int] | NDArray[np.int64]) -> None:
+        """Count one unit that could not tell, for each of `rows`, which are distinct."""
+        self.without[np.asarray(rows, dtype=np.int64)] += 1
 
     def fold(
         self, rows: NDArray[np.int64], values: Floats, growth: Floats, decline: Floats, event_ns: int

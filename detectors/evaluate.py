@@ -4,7 +4,7 @@
 It is pure apart from its own state, picklable, and does no I/O.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
@@ -13,17 +13,16 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from paritas.contracts.catalogue import Test
 from paritas.contracts.derive import estimator_of
-from paritas.contracts.model import Clause, Contract, Estimator, Slice, Stage
+from paritas.contracts.model import Clause, Contract, Slice, Stage
 from paritas.detectors.bank import Bank, Crossings
 from paritas.detectors.diagnosis import Recent, fingerprints
 from paritas.detectors.evidence import PairBatch
 from paritas.detectors.identity import IdentityLog
 from paritas.detectors.pairs import Floats, PairedTrace, PairOutcome
 from paritas.detectors.rows import Row, clauses_at, make_row, share_of
-from paritas.detectors.slices import SliceBook, token_mask
-from paritas.detectors.statistics import Mask, gradient_bias, token_bets, unit_values
+from paritas.detectors.slices import SliceBook
+from paritas.detectors.table import Entries, Table, factors, joined
 from paritas.records import PairReason, Sampling, State
 
 __all__ = ["Change", "Crossing", "Evaluator", "SliceState"]
@@ -120,6 +119,8 @@ class Evaluator:
         self.versions: dict[str, None] = {}
         self.weights_version = ""
         self._kernels: dict[tuple[str, str], None] = {}
+        self._columns = tuple((c, s) for s in contract.slices for c in self._clauses_of(s))
+        self._plans: dict[tuple[str, ...], _Plan] = {}
 
     def observe(self, outcomes: Sequence[PairOutcome]) -> Iterator[Crossing]:
         """Fold outcomes in, in order, and yield each change of a row's state as it happens.
@@ -141,7 +142,8 @@ class Evaluator:
 
     def _observe(self, outcomes: Sequence[PairOutcome]) -> Iterator[Crossing]:
         batch = PairBatch.of([o.pair for o in outcomes if o.pair is not None])
-        table, sums = _Table(batch, self.estimators), fingerprints(batch)
+        table = Table.of(batch, self._columns, self.estimators)
+        sums = fingerprints(batch)
         places = iter(range(len(batch)))
         for _, unit in groupby(outcomes, key=self._unit_key):
             members: list[_Member] = []
@@ -149,7 +151,7 @@ class Evaluator:
                 self.reasons[outcome.reason] = self.reasons.get(outcome.reason, 0) + 1
                 if outcome.pair is not None:
                     place = next(places)
-                    members.append(_Member(outcome, outcome.pair, table.at(place), sums[place]))
+                    members.append(_Member(outcome, outcome.pair, table, place, sums[place]))
                 elif outcome.reason not in REPEATS:
                     yield from self._fold_loss(outcome)
             if members:
@@ -175,36 +177,64 @@ class Evaluator:
         """Fold one value, in the statistic's unit, into one row."""
         row = self.rows[index]
         y = row.scale.down(np.array([value]))
-        growth, decline = _factors(row, y)
+        growth, decline = factors(row, y)
         changed = self.bank.fold(np.array([index]), y, growth, decline, event_ns)
         yield from self._crossings(changed, event_ns)
 
     def _fold_unit(self, members: Sequence["_Member"]) -> Iterator[Crossing]:
         """Fold one sequence, or the mean of one prompt group, into the rows it touches."""
-        cells: dict[int, list[_Cell]] = {}
+        touched: list[tuple[NDArray[np.int64], Entries]] = []
         for member in members:
             yield from self._note_weights(member.pair)
             yield from self._note_kernels(member.pair)
             instances = list(self.book.instances(member.outcome))
             for _, name in instances:
                 self._note_slice(name, member.pair, member.sums)
-            for index, cell in self._cells(instances, member.columns):
-                cells.setdefault(index, []).append(cell)
-        if cells:
-            yield from self._fold_cells(cells, members[0].outcome.event_ns)
+            touched.append(self._entries(instances, member))
+        rows, entries = touched[0] if len(touched) == 1 else self._grouped(touched)
+        if len(rows):
+            self.bank.tokens[rows] += entries.tokens
+            parts = (entries.scaled, entries.growth, entries.decline)
+            changed = self.bank.fold(rows, *parts, members[0].outcome.event_ns)
+            yield from self._crossings(changed, members[0].outcome.event_ns)
 
-    def _fold_cells(self, cells: Mapping[int, list["_Cell"]], event_ns: int) -> Iterator[Crossing]:
-        rows = np.array(list(cells), dtype=np.int64)
-        joined = [_join(self.rows[index], parts) for index, parts in cells.items()]
-        self.bank.tokens[rows] += np.array([cell.tokens for cell in joined])
-        changed = self.bank.fold(
-            rows,
-            np.array([cell.scaled for cell in joined]),
-            np.stack([cell.growth for cell in joined]),
-            np.stack([cell.decline for cell in joined]),
-            event_ns,
+    def _entries(
+        self, instances: Sequence[tuple[Slice, str]], member: "_Member"
+    ) -> tuple[NDArray[np.int64], Entries]:
+        """Rows for which the pair can tell, and what; the others are counted as without."""
+        plan = self._plan(instances)
+        known = member.table.known[member.place, plan.columns]
+        self.bank.skip(plan.rows[~known])
+        return plan.rows[known], member.table.at(member.place, plan.columns[known])
+
+    def _plan(self, instances: Sequence[tuple[Slice, str]]) -> "_Plan":
+        """Rows and table columns of a combination of slices, worked out when first met."""
+        key = tuple(name for _, name in instances)
+        if key not in self._plans:
+            if len(self._plans) >= REMEMBERED:
+                self._plans.clear()
+            held = {declared.name: name for declared, name in instances}
+            pairs = [
+                (self.row(clause, declared, held[declared.name]), column)
+                for column, (clause, declared) in enumerate(self._columns)
+                if declared.name in held
+            ]
+            self._plans[key] = _Plan(*np.array(pairs, dtype=np.int64).reshape(-1, 2).T)
+        return self._plans[key]
+
+    def _grouped(
+        self, touched: Sequence[tuple[NDArray[np.int64], Entries]]
+    ) -> tuple[NDArray[np.int64], Entries]:
+        """Join the members of a group row by row."""
+        members: dict[int, list[Entries]] = {}
+        for rows, entries in touched:
+            for i, row in enumerate(rows.tolist()):
+                one = slice(i, i + 1)
+                part = (entries.scaled[one], entries.growth[one], entries.decline[one], entries.tokens[one])
+                members.setdefault(row, []).append(Entries(*part))
+        return np.array(list(members), dtype=np.int64), joined(
+            [self.rows[row] for row in members], list(members.values())
         )
-        yield from self._crossings(changed, event_ns)
 
     def _crossings(self, changed: Crossings, event_ns: int) -> Iterator[Crossing]:
         for change, rows in ((Change.VIOLATED, changed.violated), (Change.RECOVERED, changed.recovered)):
@@ -214,17 +244,6 @@ class Evaluator:
         row = self.rows[index]
         names = row.name, row.declared.name
         return Crossing(change, row.clause, *names, index, event_ns, self.weights_version)
-
-    def _cells(self, instances: Sequence[tuple[Slice, str]], columns: "_At") -> Iterator[tuple[int, "_Cell"]]:
-        """Yield (row, cell) where the pair can tell; rows for which it cannot are counted as without."""
-        for declared, name in instances:
-            for clause in self._clauses_of(declared):
-                index = self.row(clause, declared, name)
-                cell = columns.cell(clause, declared)
-                if cell is None:
-                    self.bank.skip([index])
-                else:
-                    yield index, cell
 
     def _note_slice(self, name: str, pair: PairedTrace, sums: Floats) -> None:
         state = self._state(name)
@@ -296,105 +315,20 @@ def _remember(table: dict[T, None], key: T) -> None:
         del table[next(iter(table))]
 
 
-class _Table:
-    """Values and log-factors of a whole batch, computed once per clause and declared slice."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Plan:
+    """Rows and table columns of one combination of slices, both shape (r,), int64."""
 
-    def __init__(self, batch: PairBatch, estimators: Mapping[str, Estimator]) -> None:
-        self._batch = batch
-        self._estimators = estimators
-        self._columns: dict[tuple[str, str], _Column] = {}
-
-    def at(self, place: int) -> "_At":
-        """The table at one pair."""
-        return _At(self, place)
-
-    def column(self, clause: Clause, declared: Slice) -> "_Column":
-        """Return the column of a clause in a declared slice, computing it the first time."""
-        key = (clause.id, declared.name)
-        if key not in self._columns:
-            self._columns[key] = self._compute(clause, declared)
-        return self._columns[key]
-
-    def _raw(self, clause: Clause, mask: Mask, estimator: Estimator | None) -> Floats:
-        """Values of each pair in the statistic's own unit."""
-        if clause.statistic == "pairing_rate":
-            return np.ones(len(self._batch))  # every pair of a batch was paired
-        if estimator is not None:
-            return gradient_bias(self._batch, estimator, mask)
-        return unit_values(self._batch, clause, mask)
-
-    def _compute(self, clause: Clause, declared: Slice) -> "_Column":
-        mask = token_mask(declared.match, self._batch)
-        estimator = self._estimators.get(clause.id)
-        row = make_row(clause, declared, declared.name, 1.0, estimator=estimator)
-        raw = self._raw(clause, mask, estimator)
-        scaled = row.scale.down(raw)
-        growth, decline = _factors(row, scaled)
-        if row.entry.test is Test.CONDITIONAL_MEAN:
-            growth = token_bets(self._batch, clause, mask, row.up)
-        return _Column(raw, scaled, growth, decline, self._batch.counts(mask))
-
-
-@dataclass(frozen=True, slots=True)
-class _At:
-    """One pair's row of the table."""
-
-    table: _Table
-    place: int
-
-    def cell(self, clause: Clause, declared: Slice) -> "_Cell | None":
-        """The pair's cell for one clause in one declared slice; None when it cannot tell."""
-        c, i = self.table.column(clause, declared), self.place
-        if np.isnan(c.raw[i]):
-            return None
-        return _Cell(float(c.scaled[i]), c.growth[i], c.decline[i], int(c.tokens[i]))
+    rows: NDArray[np.int64]
+    columns: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Member:
-    """One paired sequence of a unit."""
+    """One paired sequence of a unit, and where it stands in the table of its batch."""
 
     outcome: PairOutcome
     pair: PairedTrace
-    columns: _At
+    table: Table
+    place: int
     sums: Floats
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Cell:
-    """What one unit tells one row: value on the test's scale, log-factors of the bets, tokens."""
-
-    scaled: float
-    growth: Floats
-    decline: Floats
-    tokens: int
-
-
-def _join(row: Row, parts: Sequence[_Cell]) -> _Cell:
-    """Make one cell of a group's: the mean value; token bets multiply, since their null holds given every prefix."""
-    if len(parts) == 1:
-        return parts[0]
-    mean = np.array([np.mean([p.scaled for p in parts])])
-    growth, decline = _factors(row, mean)
-    if row.entry.test is Test.CONDITIONAL_MEAN:
-        growth = np.sum([p.growth for p in parts], axis=0)[None, :]
-    return _Cell(float(mean[0]), growth[0], decline[0], sum(p.tokens for p in parts))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Column:
-    """One clause in one declared slice over a batch; `raw` in the statistic's unit."""
-
-    raw: Floats
-    scaled: Floats
-    growth: Floats
-    decline: Floats
-    tokens: NDArray[np.int64]
-
-
-def _factors(row: Row, values: Floats) -> tuple[Floats, Floats]:
-    """Log-factors of a row's bets for scaled values of shape (n,): two (n, k) arrays, nats."""
-    gap = np.where(np.isnan(values), 0.0, values - row.tau)[:, None]
-    ceiling = max(1.0 - row.tau, 0.0)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        return np.log1p(row.up * gap), np.log1p(-row.down * np.minimum(gap, ceiling))

@@ -116,8 +116,8 @@ def make_row(
 
 
 def own_estimator(clause: Clause) -> Estimator:
-    """Return the estimator a `gradient_bias` clause alone names: clip where it gives only `clip`, else tis."""
-    if clause.cap is None and clause.clip is not None:
+    """Return the estimator a `gradient_bias` clause alone names: clip where it gives `clip`, else tis."""
+    if clause.clip is not None:
         return Estimator("clip", clip=clause.clip)
     return Estimator("tis", cap=clause.cap or 2.0)
 

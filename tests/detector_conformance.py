@@ -16,10 +16,10 @@ from pair_factory import EVERYTHING, clause
 
 from paritas.detectors.bank import Bank
 from paritas.detectors.display import Series
-from paritas.detectors.evaluate import _factors
 from paritas.detectors.river_detectors import BETS, EProcess, SRDetector
 from paritas.detectors.rows import GRID, make_row
 from paritas.detectors.sequential import StartMass, log_mean
+from paritas.detectors.table import factors
 
 LIMIT = 0.02
 MANY = 100_000
@@ -36,7 +36,7 @@ class BankRow:
 
     def update(self, value):
         y = self.row.scale.down(np.array([value]))
-        told = self.bank.fold(np.array([0]), y, *_factors(self.row, y), 0)
+        told = self.bank.fold(np.array([0]), y, *factors(self.row, y), 0)
         self.drift_detected = bool(told.violated.size)
 
 

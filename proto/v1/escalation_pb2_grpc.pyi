@@ -9,10 +9,12 @@ send them back, never look inside.  Delivery is at least once; `event_id` is the
 
 import abc
 import collections.abc
+import typing
+
 import grpc
 import grpc.aio
+
 import paritas.proto.v1.escalation_pb2
-import typing
 
 _T = typing.TypeVar("_T")
 
@@ -22,7 +24,7 @@ class _ServicerContext(grpc.ServicerContext, grpc.aio.ServicerContext):  # type:
     ...
 
 class EscalationServiceStub:
-    def __init__(self, channel: typing.Union[grpc.Channel, grpc.aio.Channel]) -> None: ...
+    def __init__(self, channel: grpc.Channel | grpc.aio.Channel) -> None: ...
     Publish: grpc.UnaryUnaryMultiCallable[
         paritas.proto.v1.escalation_pb2.PublishRequest,
         paritas.proto.v1.escalation_pb2.PublishResponse,
@@ -126,7 +128,7 @@ class EscalationServiceServicer(metaclass=abc.ABCMeta):
         self,
         request: paritas.proto.v1.escalation_pb2.PublishRequest,
         context: _ServicerContext,
-    ) -> typing.Union[paritas.proto.v1.escalation_pb2.PublishResponse, collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.PublishResponse]]:
+    ) -> paritas.proto.v1.escalation_pb2.PublishResponse | collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.PublishResponse]:
         """Append a batch to the log.  Idempotent by `event_id`; all or nothing."""
 
     @abc.abstractmethod
@@ -134,7 +136,7 @@ class EscalationServiceServicer(metaclass=abc.ABCMeta):
         self,
         request_iterator: _MaybeAsyncIterator[paritas.proto.v1.escalation_pb2.ClientMsg],
         context: _ServicerContext,
-    ) -> typing.Union[collections.abc.Iterator[paritas.proto.v1.escalation_pb2.ServerMsg], collections.abc.AsyncIterator[paritas.proto.v1.escalation_pb2.ServerMsg]]:
+    ) -> collections.abc.Iterator[paritas.proto.v1.escalation_pb2.ServerMsg] | collections.abc.AsyncIterator[paritas.proto.v1.escalation_pb2.ServerMsg]:
         """Follow the log.  The first ClientMsg is Start, the first ServerMsg is Created."""
 
     @abc.abstractmethod
@@ -142,7 +144,7 @@ class EscalationServiceServicer(metaclass=abc.ABCMeta):
         self,
         request: paritas.proto.v1.escalation_pb2.ListIncidentsRequest,
         context: _ServicerContext,
-    ) -> typing.Union[paritas.proto.v1.escalation_pb2.ListIncidentsResponse, collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.ListIncidentsResponse]]:
+    ) -> paritas.proto.v1.escalation_pb2.ListIncidentsResponse | collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.ListIncidentsResponse]:
         """Incidents, oldest first; only open ones unless asked."""
 
     @abc.abstractmethod
@@ -150,7 +152,7 @@ class EscalationServiceServicer(metaclass=abc.ABCMeta):
         self,
         request: paritas.proto.v1.escalation_pb2.GetIncidentRequest,
         context: _ServicerContext,
-    ) -> typing.Union[paritas.proto.v1.escalation_pb2.GetIncidentResponse, collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.GetIncidentResponse]]:
+    ) -> paritas.proto.v1.escalation_pb2.GetIncidentResponse | collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.GetIncidentResponse]:
         """One incident with its retained transitions and acknowledgements."""
 
     @abc.abstractmethod
@@ -158,7 +160,7 @@ class EscalationServiceServicer(metaclass=abc.ABCMeta):
         self,
         request: paritas.proto.v1.escalation_pb2.AcknowledgeRequest,
         context: _ServicerContext,
-    ) -> typing.Union[paritas.proto.v1.escalation_pb2.AcknowledgeResponse, collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.AcknowledgeResponse]]:
+    ) -> paritas.proto.v1.escalation_pb2.AcknowledgeResponse | collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.AcknowledgeResponse]:
         """Say that a person has seen an incident; subscribers receive it as an event."""
 
     @abc.abstractmethod
@@ -166,7 +168,7 @@ class EscalationServiceServicer(metaclass=abc.ABCMeta):
         self,
         request: paritas.proto.v1.escalation_pb2.SilenceRequest,
         context: _ServicerContext,
-    ) -> typing.Union[paritas.proto.v1.escalation_pb2.SilenceResponse, collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.SilenceResponse]]:
+    ) -> paritas.proto.v1.escalation_pb2.SilenceResponse | collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.SilenceResponse]:
         """Stop the actions (never the state) of matching events until a stated time."""
 
     @abc.abstractmethod
@@ -174,7 +176,7 @@ class EscalationServiceServicer(metaclass=abc.ABCMeta):
         self,
         request: paritas.proto.v1.escalation_pb2.ExpireSilenceRequest,
         context: _ServicerContext,
-    ) -> typing.Union[paritas.proto.v1.escalation_pb2.ExpireSilenceResponse, collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.ExpireSilenceResponse]]:
+    ) -> paritas.proto.v1.escalation_pb2.ExpireSilenceResponse | collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.ExpireSilenceResponse]:
         """End a silence now."""
 
     @abc.abstractmethod
@@ -182,7 +184,7 @@ class EscalationServiceServicer(metaclass=abc.ABCMeta):
         self,
         request: paritas.proto.v1.escalation_pb2.ListSilencesRequest,
         context: _ServicerContext,
-    ) -> typing.Union[paritas.proto.v1.escalation_pb2.ListSilencesResponse, collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.ListSilencesResponse]]:
+    ) -> paritas.proto.v1.escalation_pb2.ListSilencesResponse | collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.ListSilencesResponse]:
         """Silences that have not ended; with `include_ended`, also the retained others."""
 
-def add_EscalationServiceServicer_to_server(servicer: EscalationServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
+def add_EscalationServiceServicer_to_server(servicer: EscalationServiceServicer, server: grpc.Server | grpc.aio.Server) -> None: ...

@@ -251,7 +251,7 @@ class PairReason(StrEnum):
     WEIGHTS_MISMATCH = "weights_mismatch"
     SEMANTICS_MISMATCH = "semantics_mismatch"
     LENGTH_MISMATCH = "length_mismatch"
-    TOKEN_MISMATCH = "token_mismatch"
+    TOKEN_MISMATCH = "token_mismatch"  # noqa: S105 -- tokens of a vocabulary, no password
 
 
 class State(StrEnum):

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from pair_factory import EVERYTHING, NS, SEEDS, clause
 
 from paritas.detectors.bank import RECOVERY_LOG_THRESHOLD, Bank
-from paritas.detectors.evaluate import _factors
 from paritas.detectors.rows import make_row
 from paritas.detectors.sequential import LOG_CEILING, log_mean
+from paritas.detectors.table import factors
 
 PERIOD_NS = 1000 * NS
 ARRAYS = ("units", "tokens", "without", "total", "spread", "violated", "peak", "last_ns", "since_start")
@@ -32,7 +32,7 @@ def row_of(statistic="tv", limit=0.05, alpha=0.01, **more):
 
 def fold(bank, row, value, event_ns=0, index=0):
     y = row.scale.down(np.array([value]))
-    return bank.fold(np.array([index]), y, *_factors(row, y), event_ns)
+    return bank.fold(np.array([index]), y, *factors(row, y), event_ns)
 
 
 def changes(bank, row, values, start=0):
@@ -137,7 +137,7 @@ def work(draw):
 
 def fold_all(bank, rows, units):
     for touched, values, event_ns in units:
-        factors = [_factors(rows[i], np.array([v])) for i, v in zip(touched, values, strict=True)]
+        factors = [factors(rows[i], np.array([v])) for i, v in zip(touched, values, strict=True)]
         growth, decline = (np.concatenate(side) for side in zip(*factors, strict=True))
         bank.fold(touched, values, growth, decline, event_ns)
     return bank

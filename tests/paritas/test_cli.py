@@ -14,7 +14,10 @@ def test_version():
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ([], "[usage] the following arguments are required: COMMAND\n  hint: paritas --help shows what it takes\n"),
+        (
+            [],
+            "[usage] the following arguments are required: COMMAND\n  hint: paritas --help shows what it takes\n",
+        ),
         (
             ["check"],
             "[usage] the following arguments are required: CONTRACT\n  hint: paritas check --help shows what it takes\n",

@@ -66,7 +66,9 @@ def test_rooms_import_only_what_they_may(room):
     assert wrong == []
 
 
-@pytest.mark.parametrize("module", ["paritas", "paritas.collectors", "paritas.collectors.dumps", "paritas.wire"])
+@pytest.mark.parametrize(
+    "module", ["paritas", "paritas.collectors", "paritas.collectors.dumps", "paritas.wire"]
+)
 def test_what_enters_a_trainer_is_light(module):
     heavy = {"torch", "grpc", "kafka", "river", "scipy", "pandas", "yaml", "rich", "asyncio"}
     code = f"import sys, {module}; print(*sys.modules)"
@@ -126,7 +128,10 @@ def shipped():
     """Every file of the package as it must stand in the wheel."""
     tracked = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", *ROOMS, "src/paritas"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.splitlines()
     for name in tracked:
         path = ROOT / name
@@ -137,11 +142,15 @@ def shipped():
 def test_no_machine_path_is_committed():
     """A path of the machine it was written on helps nobody and says too much."""
     pattern = re.compile(r"(?<![\w.])/(work|root|farm)/")
-    texts = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    texts = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     here = Path(__file__).name
     found = [
         name
         for name in texts
-        if (ROOT / name).is_file() and Path(name).name != here and pattern.search((ROOT / name).read_text(errors="ignore"))
+        if (ROOT / name).is_file()
+        and Path(name).name != here
+        and pattern.search((ROOT / name).read_text(errors="ignore"))
     ]
     assert found == []

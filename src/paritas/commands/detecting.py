@@ -25,6 +25,7 @@ __all__ = ["DetectionLoop", "LoopSettings"]
 
 log = logging.getLogger(__name__)
 NS = 1_000_000_000
+SAVE_SHARE = 20  # saving takes at most about a twentieth of the time
 Publish = Callable[[Sequence[Escalation]], object]
 
 
@@ -39,7 +40,8 @@ class LoopSettings:
     idle_s : float, seconds
         After so long without a record the newest cohort is over, and dwell times follow the clock.
     save_s : float, seconds
-        Longest time between two saves: how much a restart judges again.
+        Time between two saves, or twenty times what the last one took if that is longer: how
+        much a restart judges again.
     wait_s : float, seconds
         Pause after an empty read.
     deployment : str
@@ -63,6 +65,11 @@ class DetectionLoop:
         Where state and positions are kept.
     publish : callable
         Takes escalations in order, returns when they are safe; TransientError to be called again.
+
+    Attributes
+    ----------
+    on_published : callable
+        Told what was published, for a console.
 
     Raises
     ------
@@ -90,9 +97,11 @@ class DetectionLoop:
         self.decoder = Decoder()
         self.skipped: Counter[str] = Counter()
         self.published = 0
+        self.on_published: Callable[[Sequence[Escalation]], None] = lambda _: None
         self._unsent: list[Escalation] = []
         self._positions: dict[int, int] = {}
-        self._active_ns = self._saved_ns = clock.monotonic_ns()
+        self._active_ns = clock.monotonic_ns()
+        self._save_due_ns = self._active_ns + round(settings.save_s * NS)
 
     def __enter__(self) -> Self:
         saved = self._cursor.load()
@@ -150,7 +159,7 @@ class DetectionLoop:
             self._active_ns = now_ns
             self._unsent.extend(self.detector.tick(self._clock.now_ns()))
         self._send()
-        if now_ns - self._saved_ns >= self._settings.save_s * NS:
+        if now_ns >= self._save_due_ns:
             self.save()
         return taken
 
@@ -176,11 +185,14 @@ class DetectionLoop:
     def _send(self) -> None:
         if self._unsent:
             self._publish(self._unsent)
-            self.published += len(self._unsent)
-            self._unsent = []
+            sent, self._unsent = self._unsent, []
+            self.published += len(sent)
+            self.on_published(sent)
 
     def save(self) -> None:
         """Write state and positions in one piece, after what they rest on is durable."""
+        start_ns = self._clock.monotonic_ns()
         self._reader.flush()
         self._cursor.save(Saved(self._reader.log_id, dict(self._positions), snapshot.dump(self.detector)))
-        self._saved_ns = self._clock.monotonic_ns()
+        end_ns = self._clock.monotonic_ns()
+        self._save_due_ns = end_ns + max(round(self._settings.save_s * NS), SAVE_SHARE * (end_ns - start_ns))

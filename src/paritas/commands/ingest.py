@@ -14,7 +14,7 @@ from paritas.errors import UsageError
 if TYPE_CHECKING:
     from paritas.agent.sender import Sender
     from paritas.collectors.accounting import Accounting
-    from paritas.collectors.dumps import Problem
+    from paritas.collectors.dumps import Problem, ReadOptions
     from paritas.records import TokenTrace
 
 __all__ = ["Told", "alternate", "register", "send_all"]
@@ -45,6 +45,9 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         default=[],
         help="add an attribute to every trace",
     )
+    parser.add_argument(
+        "--follow", action="store_true", help="go on as the (one) file or folder grows, until interrupted"
+    )
     parser.set_defaults(run=run)
 
 
@@ -60,9 +63,30 @@ def run(arguments: argparse.Namespace) -> int:
     options = ReadOptions(
         folder.hasher(), run_id=arguments.run_id, base_ns=SystemClock().now_ns(), step_ns=STEP_NS
     )
+    if arguments.follow:
+        return _follow(folder, arguments.paths, options, extra)
     streams = [read_dump(path, options) for path in arguments.paths]
     with Sender(folder.socket) as sender:
         told = send_all(sender, _shown(streams, arguments.paths), extra)
+    sys.stdout.write(told.line())
+    return 3 if told.accounting.problems else 0
+
+
+def _follow(
+    folder: DataFolder, paths: Sequence[Path], options: "ReadOptions", extra: Mapping[str, str]
+) -> int:
+    """Send what is there and what is added, until SIGINT or SIGTERM."""
+    from paritas.agent.sender import Sender
+    from paritas.clock import SystemClock
+    from paritas.collectors.dumps import follow
+    from paritas.commands.up import stop_signals
+
+    if len(paths) != 1:
+        raise UsageError(
+            "--follow takes one file or folder", hint="start one `paritas ingest --follow` for each"
+        )
+    with Sender(folder.socket) as sender, stop_signals() as stop:
+        told = send_all(sender, follow(paths[0], options, clock=SystemClock(), stop=stop), extra)
     sys.stdout.write(told.line())
     return 3 if told.accounting.problems else 0
 

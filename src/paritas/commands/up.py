@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from paritas.agent.eventlog import EventLog
     from paritas.commands.detecting import DetectionLoop
     from paritas.contracts.model import Contract
+    from paritas.records import Escalation
     from paritas.wire import WireRecord
 
 __all__ = ["Up", "register", "running"]
@@ -70,6 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     ):
         sys.stdout.write(_ready(up, contract))
         sys.stdout.flush()
+        up.loop.on_published = _say
         up.loop.run(stop)
     sys.stdout.write(_farewell(up))
     return 0
@@ -125,6 +127,13 @@ def stop_signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _say(escalations: "Sequence[Escalation]") -> None:
+    """One line an escalation on the console; subscribers get the whole of it."""
+    for escalation in escalations:
+        sys.stdout.write(f"{escalation.severity.value:8} {escalation.summary}\n")
+    sys.stdout.flush()
 
 
 def _ready(up: Up, contract: "Contract") -> str:

@@ -44,7 +44,18 @@ def test_top_p_on_one_side_is_named_first():
 def test_json_has_every_field_that_is_promised():
     _, judged = run_json("check", "dense-bf16", *STALE)
     verdict = judged["verdicts"][0]
-    promised = {"clause", "slice", "state", "estimate", "lower", "upper", "log10_e", "units", "tokens", "reason"}
+    promised = {
+        "clause",
+        "slice",
+        "state",
+        "estimate",
+        "lower",
+        "upper",
+        "log10_e",
+        "units",
+        "tokens",
+        "reason",
+    }
     assert promised <= set(verdict)
     assert {"cause", "slice", "confidence", "facts"} <= set(judged["diagnosis"][0])
     assert judged["accounting"]["kernels"]["inference"]["status"]["valid"] > 0
@@ -124,7 +135,9 @@ def test_every_kind_of_damage_is_counted_and_nothing_crashes(tmp_path):
     write(tmp_path / "t.jsonl", train)
     with (tmp_path / "t.jsonl").open("ab") as file:
         file.write(b"\x00\xff garbage\n{not json}\n")
-    code, judged = run_json("check", "dense-bf16", "--serve", tmp_path / "s.jsonl", "--train", tmp_path / "t.jsonl")
+    code, judged = run_json(
+        "check", "dense-bf16", "--serve", tmp_path / "s.jsonl", "--train", tmp_path / "t.jsonl"
+    )
     assert code == 1
     status = judged["accounting"]["kernels"]["inference"]["status"]
     assert (status["nonfinite"], status["sentinel"], status["missing"]) == (1, 1, 1)
@@ -160,6 +173,8 @@ def test_an_empty_file_is_no_data_and_never_a_pass(tmp_path):
 
 def test_swapped_files_do_not_pass(tmp_path):
     """Serve and train swapped: the recorded metadata is gone, the verdict is not a pass."""
-    done = run("check", "dense-bf16", "--serve", recording("healthy.train"), "--train", recording("healthy.serve"))
+    done = run(
+        "check", "dense-bf16", "--serve", recording("healthy.train"), "--train", recording("healthy.serve")
+    )
     assert done.returncode in (1, 3, 64)
     assert "Traceback" not in done.stderr

@@ -52,7 +52,11 @@ def make_log(folder, records):
 
 def make_loop(log, folder, controller, clock, batch=64):
     return DetectionLoop(
-        CONTRACT, log, Cursor(folder / "state"), publish=controller.publish, clock=clock,
+        CONTRACT,
+        log,
+        Cursor(folder / "state"),
+        publish=controller.publish,
+        clock=clock,
         settings=LoopSettings(batch=batch, save_s=0.0),
     )
 
@@ -64,6 +68,12 @@ def finish(loop, clock):
     clock.advance(seconds=2)
     loop.step()
     loop.step()
+
+
+def step_until_refused(loop, clock):
+    for _ in range(100):
+        clock.advance(seconds=2)
+        loop.step()
 
 
 def told(controller, loop):
@@ -84,7 +94,10 @@ def undisturbed(records, tmp_path_factory):
 @pytest.mark.parametrize("batch", [1, 7, 1000])
 def test_batch_size_changes_nothing(records, undisturbed, tmp_path, batch):
     controller, clock = Controller(), ManualClock()
-    with make_log(tmp_path / "log", records) as log, make_loop(log, tmp_path, controller, clock, batch) as loop:
+    with (
+        make_log(tmp_path / "log", records) as log,
+        make_loop(log, tmp_path, controller, clock, batch) as loop,
+    ):
         finish(loop, clock)
         assert told(controller, loop) == undisturbed
 
@@ -120,9 +133,7 @@ def test_a_refusing_controller_is_asked_again_and_nothing_is_lost(records, undis
     with make_log(tmp_path / "log", records) as log, make_loop(log, tmp_path, controller, clock) as loop:
         for _ in range(5):
             with pytest.raises(TransientError, match="not now"):
-                for _ in range(100):
-                    clock.advance(seconds=2)
-                    loop.step()
+                step_until_refused(loop, clock)
         finish(loop, clock)
         assert told(controller, loop) == undisturbed
 
@@ -153,6 +164,8 @@ def test_the_state_of_another_contract_judges_the_log_again(records, tmp_path):
         with make_loop(log, tmp_path, controller, clock) as loop:
             finish(loop, clock)
         other = load_named("fp16")
-        with DetectionLoop(other, log, Cursor(tmp_path / "state"), publish=controller.publish, clock=clock) as loop:
+        with DetectionLoop(
+            other, log, Cursor(tmp_path / "state"), publish=controller.publish, clock=clock
+        ) as loop:
             finish(loop, clock)
             assert loop.decoder.received == len(records)

@@ -1,5 +1,6 @@
 """`paritas up`, `ingest` and `watch` as processes: a recording goes in, a subscriber receives escalations."""
 
+import gzip
 import json
 import signal
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 from command_runs import recording, run, service, until
 
+from paritas.agent.eventlog import EmbeddedReader
 from paritas.commands.places import DataFolder
 from paritas.controller.client import EscalationClient
 
@@ -108,15 +110,61 @@ def test_a_remote_address_without_tls_is_refused(tmp_path):
 def test_the_folder_and_what_is_in_it_are_private(tmp_path):
     data = tmp_path / "private"
     with service(data):
-        modes = {p.name: oct(p.stat().st_mode & 0o777) for p in (data, data / "otlp.sock", data / "token.key")}
+        modes = {
+            p.name: oct(p.stat().st_mode & 0o777) for p in (data, data / "otlp.sock", data / "token.key")
+        }
     assert modes == {"private": "0o700", "otlp.sock": "0o600", "token.key": "0o600"}
 
 
 def test_demo_finds_both_faults_and_leaves_the_healthy_pair_alone():
     done = subprocess.run(
-        [str(Path(sys.executable).with_name("paritas")), "demo"], capture_output=True, text=True, timeout=60, check=False
+        [str(Path(sys.executable).with_name("paritas")), "demo"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "received 0 escalations, as it should" in done.stdout
     assert "stale_weights" in done.stdout
     assert "support_mismatch" in done.stdout
+
+
+def test_a_growing_file_is_followed(tmp_path):
+    """Lines that are appended while `ingest --follow` runs are sent; SIGTERM ends it with its account."""
+    growing = tmp_path / "serve.jsonl"
+    with gzip.open(recording("healthy.serve"), "rt") as file:
+        lines = file.readlines()
+    growing.write_text("".join(lines[:10]))
+    with service(tmp_path / "d"):
+        command = [
+            str(Path(sys.executable).with_name("paritas")),
+            "ingest",
+            "--data",
+            str(tmp_path / "d"),
+            "--follow",
+            str(growing),
+        ]
+        follower = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        log = tmp_path / "d" / "log"
+        until(lambda: appended(log) >= 10)
+        with growing.open("a") as file:
+            file.writelines(lines[10:15])
+        until(lambda: appended(log) >= 15)
+        follower.send_signal(signal.SIGTERM)
+        assert follower.communicate(timeout=30)[0] == "sent 15 inference sequences in 15 records\n"
+        assert follower.returncode == 0
+
+
+def appended(log):
+    with EmbeddedReader(log) as reader:
+        return sum(reader.end_offsets().values())
+
+
+def test_following_two_files_at_once_is_refused(tmp_path):
+    with service(tmp_path):
+        done = run("ingest", "--data", tmp_path, "--follow", *STALE)
+    assert (done.returncode, done.stderr) == (
+        64,
+        "[usage] --follow takes one file or folder\n  hint: start one `paritas ingest --follow` for each\n",
+    )
