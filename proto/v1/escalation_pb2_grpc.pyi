@@ -9,12 +9,10 @@ send them back, never look inside.  Delivery is at least once; `event_id` is the
 
 import abc
 import collections.abc
-import typing
-
 import grpc
 import grpc.aio
-
 import paritas.proto.v1.escalation_pb2
+import typing
 
 _T = typing.TypeVar("_T")
 
@@ -24,7 +22,7 @@ class _ServicerContext(grpc.ServicerContext, grpc.aio.ServicerContext):  # type:
     ...
 
 class EscalationServiceStub:
-    def __init__(self, channel: grpc.Channel | grpc.aio.Channel) -> None: ...
+    def __init__(self, channel: typing.Union[grpc.Channel, grpc.aio.Channel]) -> None: ...
     Publish: grpc.UnaryUnaryMultiCallable[
         paritas.proto.v1.escalation_pb2.PublishRequest,
         paritas.proto.v1.escalation_pb2.PublishResponse,
@@ -128,7 +126,7 @@ class EscalationServiceServicer(metaclass=abc.ABCMeta):
         self,
         request: paritas.proto.v1.escalation_pb2.PublishRequest,
         context: _ServicerContext,
-    ) -> paritas.proto.v1.escalation_pb2.PublishResponse | collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.PublishResponse]:
+    ) -> typing.Union[paritas.proto.v1.escalation_pb2.PublishResponse, collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.PublishResponse]]:
         """Append a batch to the log.  Idempotent by `event_id`; all or nothing."""
 
     @abc.abstractmethod
@@ -136,7 +134,7 @@ class EscalationServiceServicer(metaclass=abc.ABCMeta):
         self,
         request_iterator: _MaybeAsyncIterator[paritas.proto.v1.escalation_pb2.ClientMsg],
         context: _ServicerContext,
-    ) -> collections.abc.Iterator[paritas.proto.v1.escalation_pb2.ServerMsg] | collections.abc.AsyncIterator[paritas.proto.v1.escalation_pb2.ServerMsg]:
+    ) -> typing.Union[collections.abc.Iterator[paritas.proto.v1.escalation_pb2.ServerMsg], collections.abc.AsyncIterator[paritas.proto.v1.escalation_pb2.ServerMsg]]:
         """Follow the log.  The first ClientMsg is Start, the first ServerMsg is Created."""
 
     @abc.abstractmethod
@@ -144,7 +142,7 @@ class EscalationServiceServicer(metaclass=abc.ABCMeta):
         self,
         request: paritas.proto.v1.escalation_pb2.ListIncidentsRequest,
         context: _ServicerContext,
-    ) -> paritas.proto.v1.escalation_pb2.ListIncidentsResponse | collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.ListIncidentsResponse]:
+    ) -> typing.Union[paritas.proto.v1.escalation_pb2.ListIncidentsResponse, collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.ListIncidentsResponse]]:
         """Incidents, oldest first; only open ones unless asked."""
 
     @abc.abstractmethod
@@ -152,7 +150,7 @@ class EscalationServiceServicer(metaclass=abc.ABCMeta):
         self,
         request: paritas.proto.v1.escalation_pb2.GetIncidentRequest,
         context: _ServicerContext,
-    ) -> paritas.proto.v1.escalation_pb2.GetIncidentResponse | collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.GetIncidentResponse]:
+    ) -> typing.Union[paritas.proto.v1.escalation_pb2.GetIncidentResponse, collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.GetIncidentResponse]]:
         """One incident with its retained transitions and acknowledgements."""
 
     @abc.abstractmethod
@@ -160,7 +158,7 @@ class EscalationServiceServicer(metaclass=abc.ABCMeta):
         self,
         request: paritas.proto.v1.escalation_pb2.AcknowledgeRequest,
         context: _ServicerContext,
-    ) -> paritas.proto.v1.escalation_pb2.AcknowledgeResponse | collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.AcknowledgeResponse]:
+    ) -> typing.Union[paritas.proto.v1.escalation_pb2.AcknowledgeResponse, collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.AcknowledgeResponse]]:
         """Say that a person has seen an incident; subscribers receive it as an event."""
 
     @abc.abstractmethod
@@ -168,7 +166,7 @@ class EscalationServiceServicer(metaclass=abc.ABCMeta):
         self,
         request: paritas.proto.v1.escalation_pb2.SilenceRequest,
         context: _ServicerContext,
-    ) -> paritas.proto.v1.escalation_pb2.SilenceResponse | collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.SilenceResponse]:
+    ) -> typing.Union[paritas.proto.v1.escalation_pb2.SilenceResponse, collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.SilenceResponse]]:
         """Stop the actions (never the state) of matching events until a stated time."""
 
     @abc.abstractmethod
@@ -176,7 +174,7 @@ class EscalationServiceServicer(metaclass=abc.ABCMeta):
         self,
         request: paritas.proto.v1.escalation_pb2.ExpireSilenceRequest,
         context: _ServicerContext,
-    ) -> paritas.proto.v1.escalation_pb2.ExpireSilenceResponse | collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.ExpireSilenceResponse]:
+    ) -> typing.Union[paritas.proto.v1.escalation_pb2.ExpireSilenceResponse, collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.ExpireSilenceResponse]]:
         """End a silence now."""
 
     @abc.abstractmethod
@@ -184,7 +182,7 @@ class EscalationServiceServicer(metaclass=abc.ABCMeta):
         self,
         request: paritas.proto.v1.escalation_pb2.ListSilencesRequest,
         context: _ServicerContext,
-    ) -> paritas.proto.v1.escalation_pb2.ListSilencesResponse | collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.ListSilencesResponse]:
+    ) -> typing.Union[paritas.proto.v1.escalation_pb2.ListSilencesResponse, collections.abc.Awaitable[paritas.proto.v1.escalation_pb2.ListSilencesResponse]]:
         """Silences that have not ended; with `include_ended`, also the retained others."""
 
-def add_EscalationServiceServicer_to_server(servicer: EscalationServiceServicer, server: grpc.Server | grpc.aio.Server) -> None: ...
+def add_EscalationServiceServicer_to_server(servicer: EscalationServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
