@@ -150,6 +150,8 @@ class Bank:
 
     def _fold_recovery(self, rows: NDArray[np.int64], decline: Floats) -> NDArray[np.int64]:
         """Reverse e-detector against "still exceeded", running while a row is violated."""
+        if not self.violated[rows].any():
+            return rows[:0]
         back = restart(self.log_back[rows], np.zeros((len(rows), 1)), decline)
         active = self.violated[rows][:, None]
         self.log_back[rows] = np.where(active, back, LOG_ZERO)

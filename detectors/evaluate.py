@@ -23,7 +23,7 @@ from paritas.detectors.pairs import Floats, PairedTrace, PairOutcome
 from paritas.detectors.rows import Row, clauses_at, make_row, share_of
 from paritas.detectors.slices import SliceBook
 from paritas.detectors.table import Entries, Table, factors, joined
-from paritas.records import PairReason, Sampling, State
+from paritas.records import KernelIdentity, PairReason, Sampling, State
 
 __all__ = ["Change", "Crossing", "Evaluator", "SliceState"]
 
@@ -35,7 +35,9 @@ REPEATS = (PairReason.DUPLICATE, PairReason.LATE)
 # Judged from what reported itself, not pair by pair.
 STATES = ("kernel_identity", "silence")
 REMEMBERED = 1024  # weights versions and kernels, so that an old one coming late is not taken for new
-BATCH = 512  # sequences vectorised together; bounds memory, changes no result
+# Vectorised together, whichever is reached first; bounds memory and stays in cache, changes no result.
+BATCH_SEQUENCES = 512
+BATCH_TOKENS = 32_768
 
 
 class Change(StrEnum):
@@ -119,6 +121,7 @@ class Evaluator:
         self.versions: dict[str, None] = {}
         self.weights_version = ""
         self._kernels: dict[tuple[str, str], None] = {}
+        self._last_kernels: tuple[KernelIdentity, KernelIdentity] | None = None
         self._columns = tuple((c, s) for s in contract.slices for c in self._clauses_of(s))
         self._plans: dict[tuple[str, ...], _Plan] = {}
 
@@ -130,15 +133,20 @@ class Evaluator:
         """
         start = 0
         while start < len(outcomes):
-            stop = self._cut(outcomes, start + BATCH)
+            stop = self._cut(outcomes, start)
             yield from self._observe(outcomes[start:stop])
             start = stop
 
-    def _cut(self, outcomes: Sequence[PairOutcome], stop: int) -> int:
-        """First end at or after `stop` that does not cut a unit in two."""
+    def _cut(self, outcomes: Sequence[PairOutcome], start: int) -> int:
+        """End of the batch that begins at `start`: full, and no unit cut in two."""
+        stop, tokens = start, 0
+        while stop < min(start + BATCH_SEQUENCES, len(outcomes)) and tokens < BATCH_TOKENS:
+            pair = outcomes[stop].pair
+            tokens += pair.tokens if pair is not None else 0
+            stop += 1
         while stop < len(outcomes) and self._unit_key(outcomes[stop]) == self._unit_key(outcomes[stop - 1]):
             stop += 1
-        return min(stop, len(outcomes))
+        return stop
 
     def _observe(self, outcomes: Sequence[PairOutcome]) -> Iterator[Crossing]:
         batch = PairBatch.of([o.pair for o in outcomes if o.pair is not None])
@@ -274,6 +282,9 @@ class Evaluator:
 
         New means not seen before: replicas of unlike hardware take turns, and that is one fleet.
         """
+        if (pair.inference, pair.train) == self._last_kernels:
+            return
+        self._last_kernels = pair.inference, pair.train
         kernels = (pair.inference.digest, pair.train.digest)
         before = self.identity.verdict()[0]
         self.identity.note(pair.inference)

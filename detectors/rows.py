@@ -150,13 +150,6 @@ def _scale(clause: Clause, entry: Statistic, estimator: Estimator | None) -> Sca
     return Scale(entry.lo, entry.hi - entry.lo, 1.0)
 
 
-def _bias_range(clause: Clause) -> tuple[float, float]:
-    """Range of the D3 statistic: clip(c) gives [-c, 2 - c] for c <= 1 and [-c, 1] above, TIS [1 - C, 1]."""
-    if clause.clip is None:
-        return 1.0 - (clause.cap or 2.0), 1.0
-    return -clause.clip, max(2.0 - clause.clip, 1.0)
-
-
 def _bets(entry: Statistic, tau: float, clause: Clause) -> tuple[Floats, Floats]:
     """Bets that keep wealth positive for every value the statistic can take."""
     if clause.statistic == "top1_frequency":  # two-sided; certified by its limits instead

@@ -7,6 +7,7 @@ Ratios are computed from float64 log-ratios by forms that neither overflow nor c
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from paritas.contracts.bounds.gradient import bias_statistic
 from paritas.contracts.model import Clause, Estimator
-from paritas.detectors.evidence import PairBatch
+from paritas.detectors.evidence import PairBatch, segment_sum
 from paritas.detectors.pairs import BAD, Floats, PairedTrace
 from paritas.detectors.rows import own_estimator
 from paritas.records import LogprobSemantics, TokenStatus
@@ -29,6 +30,7 @@ DEFAULT_CAP = 2.0
 DEFAULT_CLIP = 0.2  # PPO's usual clip range
 # exp(50) squared is still finite in float64; a ratio beyond it refutes any limit as it stands.
 LOG_RATIO_CEILING = 50.0
+BLOCK = 32  # factors lie between 0.1 and the cap: a product of so many neither under- nor overflows
 
 
 def unit_values(batch: PairBatch, clause: Clause, mask: Mask = None) -> Floats:
@@ -223,8 +225,41 @@ def token_bets(batch: PairBatch, clause: Clause, mask: Mask, bets: Floats) -> Fl
     """
     gain, limit = _gain(batch, clause)
     known = ~np.isnan(gain) if mask is None else mask & ~np.isnan(gain)
-    columns = [_growth(gain, limit, bet, known) for bet in bets]
-    return np.stack([batch.sums(c) for c in columns], axis=1)
+    blocks = _Blocks.of(batch)
+    columns = [blocks.log_products(_factor(gain, limit, bet, known)) for bet in bets]
+    return np.stack(columns, axis=1) if columns else np.zeros((len(batch), 0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Blocks:
+    """Tokens of a batch in blocks of `BLOCK` inside each pair.
+
+    A logarithm a block instead of one a token; a block starts where its pair does, so a pair's
+    value does not depend on the batch it travels in.
+
+    Attributes
+    ----------
+    starts : shape (b,), int64
+        First token of each block.
+    offsets : shape (n + 1,), int64
+        Blocks of pair i are ``offsets[i]:offsets[i + 1]``.
+    """
+
+    starts: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, batch: PairBatch) -> "_Blocks":
+        counts = -(-batch.counts() // BLOCK)
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
+        return cls(np.repeat(batch.offsets[:-1], counts) + BLOCK * within, offsets)
+
+    def log_products(self, factors: Floats) -> Floats:
+        """Log of the product of each pair's factors, shape (n,), nats."""
+        if not self.starts.size:
+            return np.zeros(len(self.offsets) - 1)
+        return segment_sum(np.log(np.multiply.reduceat(factors, self.starts)), self.offsets)
 
 
 def _gain(batch: PairBatch, clause: Clause) -> tuple[Floats, float]:
@@ -233,6 +268,6 @@ def _gain(batch: PairBatch, clause: Clause) -> tuple[Floats, float]:
     return batch.top.is_top1 - batch.top.top1_q, clause.at_most or 0.0
 
 
-def _growth(gain: Floats, limit: float, bet: float, known: NDArray[np.bool_]) -> Floats:
-    signed = np.sign(bet) * gain - limit
-    return np.where(known, np.log1p(abs(bet) * np.where(known, signed, 0.0)), 0.0)
+def _factor(gain: Floats, limit: float, bet: float, known: NDArray[np.bool_]) -> Floats:
+    """What each token multiplies wealth by; one where the token is not known."""
+    return np.where(known, 1.0 + abs(bet) * (np.sign(bet) * gain - limit), 1.0)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paritas.contracts.catalogue import Test
-from paritas.contracts.model import Clause, Estimator, Slice
+from paritas.contracts.model import Clause, Estimator, Requirement, Slice
 from paritas.detectors.evidence import PairBatch
 from paritas.detectors.pairs import Floats
 from paritas.detectors.rows import GRID, Row, make_row
@@ -20,6 +20,7 @@ from paritas.detectors.statistics import Mask, gradient_bias, token_bets, unit_v
 __all__ = ["Entries", "Table", "factors", "joined"]
 
 Column = tuple[Clause, Slice]
+_Parts = tuple[Floats, Floats, Floats, Floats, NDArray[np.int64]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +63,12 @@ class Table:
     @classmethod
     def of(cls, batch: PairBatch, columns: Sequence[Column], estimators: Mapping[str, Estimator]) -> "Table":
         """Compute every column of `batch`; `estimators` by clause id."""
-        parts = [_column(batch, clause, declared, estimators.get(clause.id)) for clause, declared in columns]
+        made: dict[tuple[str, tuple[Requirement, ...]], _Parts] = {}
+        for clause, declared in columns:  # slices that take every token of a pair share their columns
+            key = _column_key(clause, declared)
+            if key not in made:
+                made[key] = _column(batch, clause, declared, estimators.get(clause.id))
+        parts = [made[_column_key(clause, declared)] for clause, declared in columns]
         if not parts:
             nothing, bets = np.zeros((len(batch), 0)), np.zeros((len(batch), 0, GRID.size))
             return cls(nothing.astype(bool), nothing, bets, bets, nothing.astype(np.int64))
@@ -81,9 +87,12 @@ class Table:
         return Entries(*picked)
 
 
-def _column(
-    batch: PairBatch, clause: Clause, declared: Slice, estimator: Estimator | None
-) -> tuple[Floats, Floats, Floats, Floats, NDArray[np.int64]]:
+def _column_key(clause: Clause, declared: Slice) -> tuple[str, tuple[Requirement, ...]]:
+    """What a column depends on: the clause, and which tokens the slice takes."""
+    return clause.id, declared.match.tokens if declared.match is not None else ()
+
+
+def _column(batch: PairBatch, clause: Clause, declared: Slice, estimator: Estimator | None) -> _Parts:
     """Raw values, scaled values, growth, decline and token counts of one column."""
     mask = token_mask(declared.match, batch)
     row = make_row(clause, declared, declared.name, 1.0, estimator=estimator)

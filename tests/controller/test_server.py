@@ -151,15 +151,20 @@ def test_health_of_the_process_and_of_the_service(tmp_path):
 
 
 def test_a_watcher_sees_the_server_go(tmp_path):
-    seen = []
-    with grpc.insecure_channel(f"unix:{tmp_path}/c.sock") as channel:
-        with serving(config(tmp_path, listen=f"unix:{tmp_path}/c.sock", farewell_s=0.1)):
+    async def scenario():
+        # The server waits for the watcher: it is given longer than this test can take.
+        server = EscalationServer(config(tmp_path, farewell_s=DEADLINE_S))
+        async with server, grpc.aio.insecure_channel(server.target) as channel:
             request = health_pb2.HealthCheckRequest(service=SERVICE)
             watch = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=DEADLINE_S)
-            seen.append(next(watch).status)
-        with pytest.raises(grpc.RpcError):
-            seen.extend(answer.status for answer in iter(watch.__next__, None))
-    assert seen == [SERVING, NOT_SERVING]
+            seen = [(await watch.read()).status]
+            closing = asyncio.ensure_future(server.__aexit__(None, None, None))
+            seen.append((await watch.read()).status)
+            watch.cancel()
+            await closing
+        return seen
+
+    assert asyncio.run(scenario()) == [SERVING, NOT_SERVING]
 
 
 def test_a_full_disk_shows_in_answers_and_in_health(tmp_path):

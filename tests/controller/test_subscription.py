@@ -289,36 +289,58 @@ def test_an_event_this_version_cannot_read_is_nacked_and_passed_over(place, capl
     assert "Subscriber could not apply an event." in told
 
 
-class FallsSilent(pb_grpc.EscalationServiceServicer):
-    """A real server that hangs on its first stream, which ours cannot be made to do."""
+class Troubled(pb_grpc.EscalationServiceServicer):
+    """A real server in trouble that ours cannot be brought into at will, another one on each stream."""
 
     def __init__(self):
-        self.starts = []
+        self.starts, self.acks = [], []
+        self._troubles = iter([self._hang, self._bookmark_and_hang, self._fail_after_ack, self._serve])
 
     def Subscribe(self, messages, context):  # noqa: N802
         self.starts.append(next(messages).start)
-        head = tokens.encode(Token(1, len(self.starts)))
+        head = tokens.encode(Token(1, 1))
         yield pb.ServerMsg(created=pb.ServerMsg.Created(heartbeat_interval_s=0.01, head=head))
-        if len(self.starts) == 1:
-            gone = threading.Event()
-            context.add_callback(gone.set)
-            gone.wait()
-            return
-        event = pb.Event(token=head, event_id="e", acknowledgement=pb.Acknowledgement(author="ana"))
-        yield pb.ServerMsg(event=event)
+        yield from next(self._troubles)(messages, context)
+
+    def _hang(self, _messages, context):
+        gone = threading.Event()
+        context.add_callback(gone.set)
+        gone.wait()
+        yield from ()
+
+    def _bookmark_and_hang(self, messages, context):
+        yield pb.ServerMsg(heartbeat=pb.ServerMsg.Heartbeat(token=tokens.encode(Token(1, 9))))
+        yield from self._hang(messages, context)
+
+    def _fail_after_ack(self, messages, context):
+        yield self._event(10)
+        self.acks.append(next(messages).ack.token)
+        context.abort(grpc.StatusCode.UNAVAILABLE, "in trouble")
+
+    def _serve(self, messages, _context):
+        self.acks.append(next(messages).ack.token)
+        yield self._event(11)
         list(messages)  # until the client stops
 
+    def _event(self, number):
+        body = {"event_id": f"e{number}", "acknowledgement": pb.Acknowledgement(author="ana")}
+        return pb.ServerMsg(event=pb.Event(token=tokens.encode(Token(1, number)), **body))
 
-def test_a_server_that_falls_silent_is_left_and_found_again(place):
-    """Heartbeats stop while the connection stays up."""
-    service = FallsSilent()
-    with ThreadPoolExecutor(2) as threads:
+
+def test_it_gets_through_a_server_in_trouble(place):
+    """Silence is left after three missed heartbeats, bookmarks count, and a lost ack is said again."""
+    service = Troubled()
+    with ThreadPoolExecutor(4) as threads:
         server = grpc.server(threads)
         pb_grpc.add_EscalationServiceServicer_to_server(service, server)
         server.add_insecure_port(place.listen)
         server.start()
         with place.client.subscribe("router", NOW) as stream:
-            assert ids(take(stream, 1)) == ["e"]
+            [event] = take(stream, 1)
+            stream.ack(event)
+            assert ids([event, *take(stream, 1)]) == ["e10", "e11"]
         server.stop(None).wait()
-    first, second = service.starts
-    assert (first.WhichOneof("start"), second.token) == ("now", tokens.encode(Token(1, 1)))
+    points = [(s.WhichOneof("start"), s.token) for s in service.starts]
+    told = [tokens.encode(Token(1, seq)) for seq in (1, 9, 10)]
+    assert points == [("now", b""), *(("token", token) for token in told)]
+    assert service.acks == [told[2], told[2]]

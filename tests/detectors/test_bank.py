@@ -137,8 +137,8 @@ def work(draw):
 
 def fold_all(bank, rows, units):
     for touched, values, event_ns in units:
-        factors = [factors(rows[i], np.array([v])) for i, v in zip(touched, values, strict=True)]
-        growth, decline = (np.concatenate(side) for side in zip(*factors, strict=True))
+        told = [factors(rows[i], np.array([v])) for i, v in zip(touched, values, strict=True)]
+        growth, decline = (np.concatenate(side) for side in zip(*told, strict=True))
         bank.fold(touched, values, growth, decline, event_ns)
     return bank
 

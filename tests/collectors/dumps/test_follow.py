@@ -166,7 +166,7 @@ def test_usage_errors(tmp_path: Path, path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         followed(path, appending(path, b'{"a": 1}\n'))
     assert str(caught.value) == f"{path}: holds no dump that can be read"
-    path.write_bytes(gzip.compress(line("a")))
+    path.write_bytes(gzip.compress(line("a"), mtime=0))
     with pytest.raises(UsageError) as caught:
         followed(path)
     assert caught.value.render() == (
