@@ -31,7 +31,7 @@ types: $(STAMP)  ## mypy --strict
 	$(BIN)/mypy
 
 unit: $(STAMP)  ## tests, doctests and documentation examples, in random order on both cores
-	$(BIN)/pytest -n auto tests src/paritas README.md docs
+	$(BIN)/pytest -n auto --ignore=tests/system tests src/paritas README.md docs
 
 bench: $(STAMP)  ## speed and statistics, each beside a peer in the same run
 	$(BIN)/python benchmarks/wire_speed.py

@@ -226,7 +226,8 @@ def token_bets(batch: PairBatch, clause: Clause, mask: Mask, bets: Floats) -> Fl
     gain, limit = _gain(batch, clause)
     known = ~np.isnan(gain) if mask is None else mask & ~np.isnan(gain)
     blocks = _Blocks.of(batch)
-    columns = [blocks.log_products(_factor(gain, limit, bet, known)) for bet in bets]
+    odds = {sign: np.where(known, sign * gain - limit, 0.0) for sign in (1.0, -1.0)}
+    columns = [blocks.log_products(1.0 + abs(bet) * odds[np.sign(bet)]) for bet in bets.tolist()]
     return np.stack(columns, axis=1) if columns else np.zeros((len(batch), 0))
 
 
@@ -266,8 +267,3 @@ def _gain(batch: PairBatch, clause: Clause) -> tuple[Floats, float]:
     if clause.statistic == "mean_ratio":
         return capped_ratio(batch.log_ratio, clause.cap or DEFAULT_CAP), clause.at_most or 0.0
     return batch.top.is_top1 - batch.top.top1_q, clause.at_most or 0.0
-
-
-def _factor(gain: Floats, limit: float, bet: float, known: NDArray[np.bool_]) -> Floats:
-    """What each token multiplies wealth by; one where the token is not known."""
-    return np.where(known, 1.0 + abs(bet) * (np.sign(bet) * gain - limit), 1.0)

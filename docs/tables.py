@@ -45,7 +45,13 @@ def _catalogue_row(entry: Statistic) -> Sequence[str]:
     unit = f"{entry.unit}, {entry.lo:g} to {high}" if entry.test is not Test.STATE else "–"
     options = "".join(f" `{name}`" for name in entry.options)
     name = f"[`{entry.name}`](#{entry.name})" + (f"; takes{options}" if options else "")
-    return name, entry.family, unit, entry.estimator, JUDGED[entry.test], entry.need.replace("_", " "), entry.reference
+    cells = (name, entry.family, unit, entry.estimator, JUDGED[entry.test], entry.need.replace("_", " "))
+    return (*cells, _reference(entry))
+
+
+def _reference(entry: Statistic) -> str:
+    """Numbers of the mathematics and public sources; design notes are not part of the repository."""
+    return "–" if entry.reference.startswith(("architecture", "statistics")) else entry.reference
 
 
 def statistics() -> str:
@@ -76,7 +82,7 @@ def _limit_text(clause: Clause) -> str:
     side, limit = ("≤", clause.at_most) if clause.at_most is not None else ("≥", clause.at_least)
     options = {"above": clause.above, "cap": clause.cap, "clip": clause.clip, "quantile": clause.quantile}
     told = "".join(f", {name} {value:g}" for name, value in options.items() if value is not None)
-    return f"{clause.statistic}{told} {side} {limit:g}"
+    return f"`{clause.statistic}`{told} {side} {limit:g}"
 
 
 def fields() -> str:

@@ -3,7 +3,7 @@
 Sums add, so a slice's recent past is one vector, and merging shards is an addition.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -97,12 +97,13 @@ class Recent:
 def fingerprints(batch: PairBatch) -> Floats:
     """Sums of each pair of `batch`, shape (n, len(FIELDS)), float64."""
     out = np.zeros((len(batch), len(FIELDS)))
-    columns = dict(_columns(batch))
-    stack = np.stack(list(columns.values())) if columns else np.zeros((0, 0))
-    filled = np.diff(batch.offsets) > 0
-    if filled.any():
-        sums = np.add.reduceat(stack, batch.offsets[:-1][filled], axis=1).T
-        out[np.ix_(np.flatnonzero(filled), np.array([FIELDS[name] for name in columns]))] = sums
+    filled = np.flatnonzero(np.diff(batch.offsets))
+    if filled.size:
+        starts = batch.offsets[:-1][filled]
+        for name, column in _columns(batch):
+            out[filled, FIELDS[name]] = np.add.reduceat(column, starts)
+        for names, sums in _binned(batch):
+            out[:, [FIELDS[name] for name in names]] = sums
     out[:, FIELDS["units"]] = 1.0
     for status in TokenStatus:
         index = FIELDS[f"status_{status.name.lower()}"]
@@ -120,19 +121,14 @@ def _columns(batch: PairBatch) -> Iterator[tuple[str, Floats]]:
     yield from zip(("p", "q", "pp", "qq", "pq"), (p, q, p * p, q * q, p * q), strict=True)
     yield from _lagged(p, q, batch.offsets)
     yield from _top1(batch)
-    yield from _binned("band", ("ell",), np.searchsorted(-np.array(BANDS), -batch.logprob_q), (ell,))
-    place = np.searchsorted(np.array(EDGES), batch.position, side="right") - 1
-    yield from _binned("position", ("abs", "abs2"), place, (size, size * size))
-    level = np.searchsorted(np.array(HISTOGRAM), size)
-    yield from ((f"histogram{i}", (level == i).astype(np.float64)) for i in range(len(HISTOGRAM) + 1))
 
 
 def _moments(ell: Floats, size: Floats) -> Iterator[tuple[str, Floats]]:
     yield "tokens", np.ones_like(ell)
     yield "abs", size
     yield "ell", ell
-    yield "ell2", ell**2
-    yield "ell4", ell**4
+    yield "ell2", size * size
+    yield "ell4", (size * size) ** 2
     yield "not_above", (ell <= 0).astype(np.float64)
     yield "equal", (ell == 0).astype(np.float64)
     yield "k3", np.expm1(ell) - ell
@@ -163,11 +159,22 @@ def _top1(batch: PairBatch) -> Iterator[tuple[str, Floats]]:
     yield "top1_variance", np.where(known, q * (1.0 - q), 0.0)
 
 
-def _binned(
-    prefix: str, names: Sequence[str], bins: NDArray[np.int64], values: Sequence[Floats]
-) -> Iterator[tuple[str, Floats]]:
-    count = len(BANDS) + 1 if prefix == "band" else len(EDGES)
-    for i in range(count):
-        here = (bins == i).astype(np.float64)
-        yield f"{prefix}{i}_n", here
-        yield from ((f"{prefix}{i}_{name}", here * v) for name, v in zip(names, values, strict=True))
+def _binned(batch: PairBatch) -> Iterator[tuple[list[str], Floats]]:
+    """Yield the names of the bins of one number and its sums in each bin, shape (n, bins)."""
+    ell = np.clip(batch.log_ratio, -CEILING, CEILING)
+    size = np.abs(ell)
+    rows = np.repeat(np.arange(len(batch)), batch.counts())
+    band = np.searchsorted(-np.array(BANDS), -batch.logprob_q)
+    place = np.searchsorted(np.array(EDGES), batch.position, side="right") - 1
+    level = np.searchsorted(np.array(HISTOGRAM), size)
+    wanted: tuple[tuple[str, int, NDArray[np.int64], Floats | None], ...] = (
+        ("band{}_n", len(BANDS) + 1, band, None),
+        ("band{}_ell", len(BANDS) + 1, band, ell),
+        ("position{}_n", len(EDGES), place, None),
+        ("position{}_abs", len(EDGES), place, size),
+        ("position{}_abs2", len(EDGES), place, size * size),
+        ("histogram{}", len(HISTOGRAM) + 1, level, None),
+    )
+    for name, bins, where, weights in wanted:
+        sums = np.bincount(rows * bins + where, weights, len(batch) * bins)
+        yield [name.format(i) for i in range(bins)], sums.reshape(len(batch), bins).astype(np.float64)
