@@ -17,6 +17,7 @@ from paritas.detectors.sequential import LOG_CEILING, LOG_ZERO, StartMass, log_m
 __all__ = ["Bank", "Crossings"]
 
 RECOVERY_LOG_THRESHOLD = np.log(1e3)  # average run length of a false recovery: a thousand units
+QUIET_UNITS = 1000  # the same patience where silence is the only sign of recovery
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +54,8 @@ class Bank:
         test's scale.
     violated : shape (rows,), bool
         Latched until recovery.
+    quiet : shape (rows,), bool
+        Rows that no reverse test lets recover; `clean` counts their units since the last alarm.
     log_alarm, log_pass, log_back, log_over : shape (rows, k), nats
         Wealth against "kept" from any unit on (alarm), against "exceeded" from the first (pass),
         against "still exceeded" from any (recovery), against "kept on average" from the first (shown limits).
@@ -66,6 +69,8 @@ class Bank:
         self.tau = np.zeros(0)
         self.log_threshold = np.zeros(0)
         self.certain = np.zeros(0, bool)
+        self.quiet = np.zeros(0, bool)
+        self.clean = np.zeros(0, np.int64)
         self.units = np.zeros(0, np.int64)
         self.tokens = np.zeros(0, np.int64)
         self.without = np.zeros(0, np.int64)
@@ -88,7 +93,8 @@ class Bank:
         self.tau = np.append(self.tau, row.tau)
         self.log_threshold = np.append(self.log_threshold, -np.log(row.alpha))
         self.certain = np.append(self.certain, row.counterexample)
-        for name in ("units", "tokens", "without", "last_ns", "since_start"):
+        self.quiet = np.append(self.quiet, row.counterexample or not row.down.any())
+        for name in ("units", "tokens", "without", "last_ns", "since_start", "clean"):
             setattr(self, name, np.append(getattr(self, name), 0))
         for name in ("total", "spread"):
             setattr(self, name, np.append(getattr(self, name), 0.0))
@@ -131,9 +137,31 @@ class Bank:
         broken = self.certain[rows] & (values > self.tau[rows])
         crossed = (~self.certain[rows] & (wealth >= self.log_threshold[rows])) | broken
         fresh = rows[crossed & ~self.violated[rows]]  # before recovery: its wealth is the closed incident's
-        recovered = self._fold_recovery(rows, decline) if self._recover else rows[:0]
+        recovered = self._recovered(rows, decline, crossed) if self._recover else rows[:0]
         self.violated[fresh] = True
         return Crossings(fresh, recovered)
+
+    def _recovered(
+        self, rows: NDArray[np.int64], decline: Floats, crossed: NDArray[np.bool_]
+    ) -> NDArray[np.int64]:
+        """Rows that this unit lets recover: by certificate, or by quiet where nothing certifies."""
+        done = np.concatenate([self._fold_recovery(rows, decline), self._fold_quiet(rows, crossed)])
+        for index in done:
+            self.restart_row(int(index))
+        return done
+
+    def _fold_quiet(self, rows: NDArray[np.int64], crossed: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Rows without a reverse test recover after `QUIET_UNITS` units without a new alarm.
+
+        Each alarm, also one while violated, starts their test afresh, so that an ongoing fault
+        goes on alarming and an ended one falls silent.
+        """
+        alarmed = rows[crossed & self.quiet[rows]]
+        self.clean[alarmed] = -1
+        self.log_alarm[alarmed] = LOG_ZERO
+        self.since_start[alarmed] = 0
+        self.clean[rows] += 1
+        return np.asarray(rows[self.violated[rows] & self.quiet[rows] & (self.clean[rows] >= QUIET_UNITS)])
 
     def _moments(self, rows: NDArray[np.int64], values: Floats) -> None:
         guess = (0.5 + self.total[rows]) / (self.units[rows] + 1)
@@ -157,9 +185,7 @@ class Bank:
         self.log_back[rows] = np.where(active, back, LOG_ZERO)
         bets = np.any(decline != 0.0, axis=1)
         done = self.violated[rows] & bets & (log_mean(self.log_back[rows]) >= RECOVERY_LOG_THRESHOLD)
-        for index in rows[done]:
-            self.restart_row(int(index))
-        return np.asarray(rows[done])
+        return np.asarray(rows[done & ~self.quiet[rows]])
 
     def restart_row(self, index: int) -> None:
         """Forget the incident and start testing afresh: certified recovery, or new weights."""

@@ -20,8 +20,9 @@ from paritas.records import Action, Escalation, Finding, Phase, Severity, State,
 __all__ = ["Escalator", "Report", "rule_for"]
 
 NS = 1_000_000_000
+LIMIT, NO_DATA = "", "no_data"  # the usual one is empty: it leaves ids as short as they can be
 VALID_NS = 600 * NS  # a subscriber that hears nothing for ten minutes should not act on old news
-Key = tuple[str, str]
+Key = tuple[str, str, str]  # clause, slice, and what it is about: a limit, or missing data
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +60,18 @@ class Incident:
 
 
 def rule_for(contract: Contract, crossing: Crossing) -> int | None:
-    """Return the index of the first rule that answers a violation of this clause in this slice."""
+    """Return the index of the first rule that answers what the crossing says of its clause and slice.
+
+    A recovery or supersession belongs to whichever state opened the incident.
+    """
+    state = State.NO_DATA if crossing.no_data else State.VIOLATED
     for index, rule in enumerate(contract.escalation):
         when = rule.when
         fits = (
             (not when.family or crossing.clause.family in when.family)
             and (not when.clause or crossing.clause.id in when.clause)
             and (not when.slice or crossing.slice in when.slice or crossing.declared in when.slice)
-            and State.VIOLATED in when.state
+            and state in when.state
         )
         if fits:
             return index
@@ -95,7 +100,7 @@ class Escalator:
         rule = rule_for(self._contract, crossing)
         if rule is None:
             return
-        key = (crossing.clause.id, crossing.slice)
+        key = (crossing.clause.id, crossing.slice, NO_DATA if crossing.no_data else LIMIT)
         incident = self._incidents.get(key, Incident(rule))
         match crossing.change:
             case Change.VIOLATED:
@@ -113,10 +118,11 @@ class Escalator:
             yield from self._expire(key, self._incidents[key])
         self._now_ns = max(self._now_ns, now_ns)
 
-    def active(self) -> tuple[Key, ...]:
-        """Keys of incidents that are pending, firing or recovering."""
+    def active(self) -> tuple[tuple[str, str], ...]:
+        """(clause, slice) of incidents that are pending, firing or recovering."""
         live = (Phase.PENDING, Phase.FIRING, Phase.RECOVERING)
-        return tuple(k for k, i in sorted(self._incidents.items()) if i.phase in live)
+        found = sorted({k[:2] for k, i in self._incidents.items() if i.phase in live})
+        return tuple(found)
 
     def _next_due(self, now_ns: int) -> tuple[int, Key] | None:
         dues = ((self._deadline(i), k) for k, i in self._incidents.items())
@@ -231,12 +237,14 @@ def _actions(actions: tuple[Action, ...], name: str) -> tuple[Action, ...]:
 
 def _summary(key: Key, incident: Incident) -> str:
     """One sentence for people: what, where, how much, why."""
-    clause, name = key
+    clause, name, about = key
     assert incident.report is not None
     v, causes = incident.report.verdict, incident.report.diagnosis
     head = f"{clause} {incident.phase.value} in {name}"
     if incident.phase is not Phase.FIRING:
         return head
+    if about == NO_DATA:
+        return f"{head}: no data"
     size = f": {v.estimate:.3g} against a limit of {v.limit:.3g}" if v.estimate == v.estimate else ""
     cause = f"; looks like {causes[0].cause} ({causes[0].confidence:.0%})" if causes else ""
     return head + size + cause

@@ -58,6 +58,8 @@ class Crossing:
         Name of the slice instance, and of the slice the contract declares it by.
     index : int
         Row in the evaluator; -1 for the kernel identity.
+    no_data : bool
+        Whether it is about missing data rather than about a limit.
     event_ns : int
         Start time of the deciding sequence.
     """
@@ -69,6 +71,7 @@ class Crossing:
     index: int
     event_ns: int
     weights_version: str
+    no_data: bool = False
 
 
 @dataclass(slots=True)

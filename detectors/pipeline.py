@@ -8,9 +8,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from paritas.contracts.model import Contract, Stage
+from paritas.contracts.model import Clause, Contract, Stage
 from paritas.detectors.escalate import Escalator, Report
-from paritas.detectors.evaluate import Crossing, Evaluator
+from paritas.detectors.evaluate import Change, Crossing, Evaluator
 from paritas.detectors.explain import explain_slice
 from paritas.detectors.pairing import Pairer
 from paritas.detectors.pairs import PairOutcome
@@ -74,6 +74,8 @@ class Detector:
         self.repeated_records = 0
         self._records: OrderedDict[tuple[str, ...], None] = OrderedDict()
         self._last_seen_ns: dict[str, int] = {}
+        self._first_seen_ns = 0
+        self._without_data: set[tuple[str, str]] = set()
 
     def is_repeat(self, headers: Mapping[str, str]) -> bool:
         """Whether a record with these headers was already taken; remembers it if not.
@@ -98,6 +100,7 @@ class Detector:
         outcomes: list[PairOutcome] = []
         for trace in traces:
             self.account.add(trace)
+            self._first_seen_ns = self._first_seen_ns or now_ns
             self._last_seen_ns[trace.kernel.role.value] = now_ns
             outcomes.extend(self.pairer.process(trace, now_ns))
         yield from self._escalate(self.evaluator.observe(outcomes))
@@ -106,6 +109,7 @@ class Detector:
         """Nothing arrived for a while: close cohorts, test silence, let dwell times end."""
         yield from self._escalate(self.evaluator.observe(list(self.pairer.tick(now_ns))))
         yield from self._escalate(self._silences(now_ns))
+        yield from self._escalate(self._gaps(now_ns))
         yield from self.escalator.advance(now_ns)
 
     def flush(self, now_ns: int) -> Iterator[Escalation]:
@@ -128,12 +132,40 @@ class Detector:
         return Report(verdict, explain_slice(self.evaluator, violated or [verdict], crossing.slice), worst)
 
     def _silences(self, now_ns: int) -> Iterator[Crossing]:
-        """Feed `silence` clauses the longest time any kernel has been silent."""
+        """Judge `silence` clauses by how long the quieter kernel has been silent, as a state of now."""
+        silent_s = max((now_ns - seen for seen in self._last_seen_ns.values()), default=0) / NS
+        for clause, name, index in self._plain_rows():
+            if clause.statistic != "silence":
+                continue
+            before = bool(self.evaluator.bank.violated[index])
+            self.evaluator.bank.restart_row(index)
+            after = any(
+                c.change is Change.VIOLATED for c in self.evaluator.fold_value(index, silent_s, now_ns)
+            )
+            if after != before:
+                change = Change.VIOLATED if after else Change.RECOVERED
+                yield Crossing(change, clause, name, name, index, now_ns, self.evaluator.weights_version)
+
+    def _gaps(self, now_ns: int) -> Iterator[Crossing]:
+        """Say of each clause in a plain slice that it has no data, `pair_within` after the first trace."""
+        waited_ns = round(self.contract.compare.pair_within_s * NS)
+        for clause, name, index in self._plain_rows():
+            empty = not self.evaluator.bank.units[index] and now_ns - self._first_seen_ns >= waited_ns
+            known = (clause.id, name) in self._without_data
+            if empty != known:
+                change = Change.VIOLATED if empty else Change.RECOVERED
+                told = Crossing(
+                    change, clause, name, name, index, now_ns, self.evaluator.weights_version, no_data=True
+                )
+                (self._without_data.add if empty else self._without_data.discard)((clause.id, name))
+                yield told
+
+    def _plain_rows(self) -> Iterator[tuple[Clause, str, int]]:
+        """Every clause that is judged by values, in every slice without `by`; nothing before the first trace."""
         if not self._last_seen_ns:
             return
-        silent_s = max(now_ns - seen for seen in self._last_seen_ns.values()) / NS
-        plain = next((s for s in self.contract.slices if not s.by and s.match is None), None)
-        for clause in self.evaluator.clauses:
-            if clause.statistic == "silence" and plain is not None:
-                index = self.evaluator.row(clause, plain, plain.name)
-                yield from self.evaluator.fold_value(index, silent_s, now_ns)
+        for declared in self.contract.slices:
+            for clause in self.evaluator.clauses:
+                applies = not clause.slices or declared.name in clause.slices
+                if applies and not declared.by and clause.statistic != "kernel_identity":
+                    yield clause, declared.name, self.evaluator.row(clause, declared, declared.name)

@@ -8,6 +8,7 @@ Ratios are computed from float64 log-ratios by forms that neither overflow nor c
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import copysign
 from types import MappingProxyType
 
 import numpy as np
@@ -227,7 +228,7 @@ def token_bets(batch: PairBatch, clause: Clause, mask: Mask, bets: Floats) -> Fl
     known = ~np.isnan(gain) if mask is None else mask & ~np.isnan(gain)
     blocks = _Blocks.of(batch)
     odds = {sign: np.where(known, sign * gain - limit, 0.0) for sign in (1.0, -1.0)}
-    columns = [blocks.log_products(1.0 + abs(bet) * odds[np.sign(bet)]) for bet in bets.tolist()]
+    columns = [blocks.log_products(1.0 + abs(bet) * odds[copysign(1.0, bet)]) for bet in bets.tolist()]
     return np.stack(columns, axis=1) if columns else np.zeros((len(batch), 0))
 
 

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pair_factory import EVERYTHING, NS, SEEDS, clause
 
-from paritas.detectors.bank import RECOVERY_LOG_THRESHOLD, Bank
+from paritas.contracts.model import Family
+from paritas.detectors.bank import QUIET_UNITS, RECOVERY_LOG_THRESHOLD, Bank
 from paritas.detectors.rows import make_row
 from paritas.detectors.sequential import LOG_CEILING, log_mean
 from paritas.detectors.table import factors
@@ -260,3 +261,20 @@ def test_values_beyond_every_bound_stay_readable():
     assert bank.violated[0]
     assert np.isfinite(bank.log_alarm).all()
     assert float(log_mean(bank.log_over)[0]) <= 700.0
+
+
+def test_a_row_without_a_reverse_test_recovers_by_a_thousand_quiet_units():
+    """An ongoing fault goes on alarming and keeps it violated; silence closes it."""
+    row = row_of("kl_k3", 0.01)
+    bank = bank_of(row)
+    ill, well = np.full(3000, 0.2), np.zeros(1200)
+    told = changes(bank, row, np.concatenate([ill, well, ill[:300]]))
+    assert [what for _, what in told] == ["violated", "recovered", "violated"]
+    assert 3000 + 900 < told[1][0] < 3000 + 1000
+
+
+def test_a_counterexample_recovers_by_a_thousand_clean_units():
+    row = row_of("nonfinite_rate", 0.0, family=Family.OBSERVABILITY)
+    told = changes(bank_of(row), row, np.concatenate([[0.5], np.zeros(500), [0.5], np.zeros(1100)]))
+    assert [what for _, what in told] == ["violated", "recovered"]
+    assert told[1][0] == 501 + QUIET_UNITS

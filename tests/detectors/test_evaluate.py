@@ -100,15 +100,25 @@ def test_cutting_the_input_between_units_changes_no_bit(seed, unit, data):
 
 
 @settings(max_examples=15)
-@given(SEEDS, st.sampled_from(["sequence", "group"]), st.integers(1, 9))
-def test_the_size_of_a_batch_changes_no_bit(seed, unit, size):
+@given(SEEDS, st.sampled_from(["sequence", "group"]), st.integers(1, 9), st.integers(1, 40))
+def test_the_size_of_a_batch_changes_no_bit(seed, unit, sequences, tokens):
     outcomes = mixed(seed)
     expected = image(evaluated(whole_contract(unit), outcomes))
-    usual, evaluate.BATCH = evaluate.BATCH, size
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluate, "BATCH_SEQUENCES", sequences)
+        patch.setattr(evaluate, "BATCH_TOKENS", tokens)
         assert image(evaluated(whole_contract(unit), outcomes)) == expected
-    finally:
-        evaluate.BATCH = usual
+
+
+def test_long_sequences_make_small_batches():
+    """Memory follows tokens: a batch of long sequences must not hold hundreds of them."""
+    evaluator = Evaluator(contract(clause("tv", 0.5)), stage=Stage.FULL, recover=False)
+    long = [paired(pair(np.zeros(1000), name=f"s{i}")) for i in range(100)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluate, "BATCH_TOKENS", 2500)
+        assert evaluator._cut(long, 0) == 3
+        assert evaluator._cut(long, 98) == 100
+    assert evaluator._cut([lost(name=f"s{i}") for i in range(600)], 0) == 512
 
 
 @settings(max_examples=15)

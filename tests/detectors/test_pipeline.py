@@ -16,7 +16,7 @@ from paritas.contracts.load import load_named
 from paritas.contracts.model import Compare, Escalation, Family, Level, Stage, When
 from paritas.detectors.pipeline import Detector, TraceAccount
 from paritas.detectors.snapshot import dump, load
-from paritas.records import Phase, Severity, TokenStatus
+from paritas.records import Phase, Severity, State, TokenStatus
 
 TRACES = stream()
 SECOND_NS = len(TRACES) * NS // 40  # later than every sequence
@@ -225,3 +225,70 @@ def test_every_preset_makes_a_detector_that_can_be_saved():
     restored = load(dump(machine), contract_digest=whole.digest)
     assert [repr(v) for v in restored.verdicts()] == [repr(v) for v in machine.verdicts()]
     assert EVERYTHING.name in {v.slice for v in machine.verdicts()}
+
+
+def rule(*states):
+    return (Escalation(When(state=states), (Level(Severity.WARNING),), keep_firing_for_s=5.0),)
+
+
+def test_a_silence_that_ends_is_resolved():
+    silence = clause("silence", 30.0, Family.OBSERVABILITY)
+    machine = Detector(contract(silence, escalation=rule(State.VIOLATED)))
+    list(machine.process(both(), 0))
+    events = [e for s in (31, 40) for e in machine.tick(s * NS)]
+    list(machine.process(both("again"), 50 * NS))
+    events += [e for s in (51, 60) for e in machine.tick(s * NS)]
+    assert [(e.after, e.issued_ns // NS) for e in events] == [
+        (Phase.FIRING, 31),
+        (Phase.RECOVERING, 51),
+        (Phase.RESOLVED, 56),
+    ]
+    assert len({e.incident_id for e in events}) == 1
+
+
+def test_missing_data_escalates_where_a_rule_asks_for_it_and_is_resolved_by_data():
+    finite = clause("nonfinite_rate", 0.0, Family.OBSERVABILITY)
+    both_states = (State.VIOLATED, State.NO_DATA)
+    machine = Detector(contract(finite, escalation=rule(*both_states), compare=Compare(pair_within_s=10.0)))
+    (lonely, _) = both("lonely")
+    list(machine.process([lonely], NS))
+    assert list(machine.tick(10 * NS)) == []
+    (event,) = machine.tick(11 * NS)
+    assert (event.after, event.verdict.state, event.summary) == (
+        Phase.FIRING,
+        State.NO_DATA,
+        "nonfinite_rate firing in all: no data",
+    )
+    list(machine.process(both("paired", event_ns=5 * NS), 12 * NS))
+    events = [e for s in (13, 14, 30) for e in machine.tick(s * NS)]
+    assert [e.after for e in events] == [Phase.RECOVERING, Phase.RESOLVED]
+    assert {e.incident_id for e in events} == {event.incident_id}
+
+
+def test_missing_data_is_silent_where_no_rule_asks_for_it():
+    finite = clause("nonfinite_rate", 0.0, Family.OBSERVABILITY)
+    machine = Detector(contract(finite, escalation=rule(State.VIOLATED)))
+    (lonely, _) = both("lonely")
+    list(machine.process([lonely], NS))
+    assert list(machine.tick(10**6 * NS)) == []
+
+
+def test_a_refuted_limit_and_missing_data_are_two_incidents():
+    """Losses refute pairing while another clause has no data at all: neither hides the other."""
+    paired = clause("pairing_rate", None, Family.OBSERVABILITY, at_least=0.9)
+    finite = clause("nonfinite_rate", 0.0, Family.OBSERVABILITY)
+    machine = Detector(
+        contract(
+            paired,
+            finite,
+            escalation=rule(State.VIOLATED, State.NO_DATA),
+            compare=Compare(pair_within_s=10.0),
+        )
+    )
+    for i in range(40):
+        list(machine.process([both(f"s{i}")[0]], NS))
+    events = [e for s in (12, 13) for e in machine.tick(s * NS)]
+    assert {(e.clause, e.verdict.state) for e in events} == {
+        ("pairing_rate", State.VIOLATED),
+        ("nonfinite_rate", State.NO_DATA),
+    }

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from pair_factory import SEEDS, both, clause, pair, ragged_batches, top_k
 
 from paritas.contracts.catalogue import CATALOGUE
-from paritas.contracts.model import Compare
+from paritas.contracts.model import Compare, Estimator
 from paritas.detectors.evidence import PairBatch
 from paritas.detectors.pairing import match
-from paritas.detectors.statistics import UNIT_VALUES, token_bets, unit_values
+from paritas.detectors.statistics import UNIT_VALUES, gradient_bias, token_bets, unit_values
 from paritas.records import LogprobSemantics, TokenStatus
 
 
@@ -59,7 +59,7 @@ def sequence_tv(one, _clause, kept):
     return max(0.0, 1.0 - ratio(float(np.sum(one.log_ratio)), 0.0))
 
 
-def gradient_bias(ell, c):
+def own_bias(ell, c):
     if c.clip is None:
         return 1.0 - min(ratio(ell, 9.0), c.cap or 2.0)
     return 1.0 - min(ratio(ell, 9.0), 1.0 + c.clip) + max(1.0 - c.clip - ratio(ell, 9.0), 0.0)
@@ -84,7 +84,7 @@ DIRECT = {
     "mean_ratio": mean_of(lambda ell, c: min(ratio(ell, 9.0), c.cap or 2.0)),
     "top1_frequency": top1,
     "sequence_tv": sequence_tv,
-    "gradient_bias": mean_of(gradient_bias),
+    "gradient_bias": mean_of(own_bias),
     "phantom_clip_rate": mean_of(outside),
     "calibration_gap": lambda one, c, kept: abs(mean(tokens_of(one, kept, "gap"))),
     "kl_k3": mean_of(lambda ell, c: ratio(ell, 50.0) - 1.0 - min(ell, 50.0)),
@@ -165,6 +165,45 @@ def test_top1_bets_are_the_explicit_product_both_ways(drawn, limit):
         ]
         expected = [math.prod(1.0 + abs(b) * (math.copysign(g, g * b) - limit) for g in gains) for b in bets]
         np.testing.assert_allclose(got[i], expected, rtol=1e-9)
+
+
+@given(SEEDS, st.lists(st.sampled_from([0, 1, 31, 32, 33, 64, 200]), min_size=1, max_size=5))
+def test_bets_of_long_sequences_neither_overflow_nor_feel_their_neighbours(seed, lengths):
+    rng, asked = np.random.default_rng(seed), clause("mean_ratio", 1.0, cap=5.0)
+    pairs = [pair(rng.normal(0, 1.5, n), name=f"s{i}") for i, n in enumerate(lengths)]
+    bets = np.array([0.01, 0.9])
+    together = token_bets(PairBatch.of(pairs), asked, None, bets)
+    for i, one in enumerate(pairs):
+        assert together[i].tobytes() == token_bets(PairBatch.of([one]), asked, None, bets)[0].tobytes()
+        logs = [
+            math.fsum(math.log1p(b * (min(ratio(e, 9.0), 5.0) - 1.0)) for e in one.log_ratio) for b in bets
+        ]
+        np.testing.assert_allclose(together[i], logs, rtol=1e-9, atol=1e-12)
+
+
+ESTIMATORS = {
+    "none": (Estimator("none"), lambda w: 2.0 * max(1.0 - w, 0.0)),
+    "tis": (Estimator("tis", cap=3.0), lambda w: 1.0 - min(w, 3.0)),
+    "clip": (Estimator("clip", clip=0.2), lambda w: 1.0 - min(w, 1.2) + max(0.8 - w, 0.0)),
+    "mis": (Estimator("mis", low=0.5, cap=2.0), lambda w: 1.0 - w * (0.5 <= w <= 2.0)),
+}
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+@settings(max_examples=40)
+@given(ragged_batches())
+def test_the_certificate_of_each_estimator_is_that_of_d3(kind, drawn):
+    (batch, mask), (estimator, direct) = drawn, ESTIMATORS[kind]
+    expected = [
+        mean([direct(ratio(e, 9.0)) for e in tokens_of(one, kept_of(batch, mask, i), "log_ratio")])
+        for i, one in enumerate(batch.pairs)
+    ]
+    np.testing.assert_allclose(gradient_bias(batch, estimator, mask), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_an_estimator_that_needs_advantages_tells_nothing():
+    batch = PairBatch.of([pair([0.1]), pair([])])
+    assert np.isnan(gradient_bias(batch, Estimator("ppo_min", clip=0.2))).all()
 
 
 # ---- expectations over a whole vocabulary: what makes the numbers above mean something

@@ -1,0 +1,106 @@
+"""The statistical promises, measured small: false alarms within budget, delays as published, a peer beside."""
+
+import importlib.util
+import json
+import sys
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@cache
+def script(name):
+    """Return a benchmark as a module."""
+    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", FOLDER / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_streams_at_every_limit_alarm_no_more_often_than_the_budget():
+    measured = script("false_alarms").shared_budget(np.random.default_rng(1), 400, 150)
+    assert measured <= script("false_alarms").BUDGET
+
+
+def test_a_stream_beyond_its_limits_does_alarm():
+    """The same bank and budget find a fault, so that the silence above means something."""
+    module = script("false_alarms")
+
+    def doubled(rng, rows, streams, real=module.boundary_values):
+        return np.minimum(2.5 * real(rng, rows, streams), 1.0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "boundary_values", doubled)
+        assert module.shared_budget(np.random.default_rng(1), 40, 150) > 0.9
+
+
+def test_the_values_of_the_boundary_have_the_limits_as_their_means():
+    module = script("false_alarms")
+    rows = module.rows_of(module.contract())[: len(module.contract().clauses)]
+    rng = np.random.default_rng(2)
+    means = np.mean([module.boundary_values(rng, rows, 4000) for _ in range(200)], axis=(0, 2))
+    for row, mean in zip(rows, means, strict=True):
+        assert mean == pytest.approx(row.tau, rel=0.06), row.clause.id
+
+
+def test_the_classic_detector_stays_below_its_bound():
+    measured = script("false_alarms").classic(np.random.default_rng(3), 120, 2000, 1e4)
+    assert 0.0 < measured <= 2000 / 1e4
+
+
+@pytest.mark.parametrize("pool", ["x1.5", "x3"])
+@pytest.mark.parametrize("threshold", ["1e4", "1e5"])
+def test_delays_are_those_of_the_note(threshold, pool):
+    told = script("delay").measure_one(f"Shiryaev-Roberts A={threshold}", pool, 5, streams=60, change=500)
+    assert told["missed"] == 0.0
+    assert told["early"] <= 0.05
+    assert told["median"] == pytest.approx(told["expected"], rel=0.2)
+
+
+def test_the_pools_have_the_moments_of_the_note():
+    module, rng = script("delay"), np.random.default_rng(1)
+    for pool, (mean, p99) in module.POOLS.items():
+        values = module.lognormal(rng, pool, 200_000)
+        assert values.mean() == pytest.approx(mean, rel=0.01)
+        assert np.quantile(values, 0.99) == pytest.approx(p99, rel=0.02)
+
+
+def test_every_peer_is_measured_in_the_same_run():
+    told = script("delay").measure(1, streams=2)
+    assert {line["detector"] for line in told} == set(script("delay").EXPECTED)
+    by_name = {(line["detector"], line["pool"]): line["median"] for line in told}
+    assert by_name["ADWIN, min(x/.05, 1)", "x3"] > by_name["Shiryaev-Roberts A=1e5", "x3"]
+    assert by_name["PageHinkley, default", "x3"] is None
+
+
+def test_speed_is_measured_beside_river_on_the_same_machine():
+    told = script("evidence_speed").measure(1, tokens=20_000, peer_tokens=5_000, lengths=(512,))
+    (line,) = told["ours"]
+    assert line["tokens_per_sequence"] == 512
+    assert line["tokens_per_s"] > 0 < told["river_tokens_per_s"]
+
+
+SMALL = {
+    "false_alarms": {"streams": 20, "units": 8, "classic_streams": 5, "classic_units": 10},
+    "delay": {"streams": 1},
+    "evidence_speed": {"tokens": 5_000, "peer_tokens": 1_000, "lengths": (512,)},
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["text", "json"])
+def test_a_benchmark_prints_lines_or_json(name, options, capsys, monkeypatch):
+    module = script(name)
+    told = module.measure(0, **SMALL[name])
+    monkeypatch.setattr(module, "measure", lambda seed, **_: told)
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", *options])
+    module.main()
+    out = capsys.readouterr().out
+    if options:
+        assert json.loads(out) == json.loads(json.dumps(told))
+    else:
+        assert len(out.splitlines()) >= 2
