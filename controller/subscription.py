@@ -217,7 +217,7 @@ class Subscription:
                 if self._acknowledged:  # it may have been lost with the last connection
                     self._send_ack(self._acknowledged)
             case "heartbeat" if message.heartbeat.token:
-                self._token = message.heartbeat.token
+                self._pass(message.heartbeat.token)
 
     def _delivery(self, message: pb.ServerMsg) -> Delivery | None:
         try:
@@ -238,16 +238,22 @@ class Subscription:
         """Pass over an event: a repeat, or one that this version cannot read."""
         self.skipped += 1
         if error is not None:
-            log.warning(
-                "Event cannot be read.", extra={"event_id": message.event.event_id, "error": str(error)}
-            )
-            self._send_nack(message.event.event_id, str(error))
-        all_handled = self._acknowledged == self._delivered
+            event_id = message.event.event_id or message.snapshot_item.incident.current.event_id
+            log.warning("Event cannot be read.", extra={"event_id": event_id, "error": str(error)})
+            self._send_nack(event_id, str(error))
         if message.event.token:
-            self._token = message.event.token
-            if all_handled and self._acknowledged:  # else it would hold a place of `max_outstanding`
-                self._delivered = message.event.token
-                self._send_ack(message.event.token)
+            self._pass(message.event.token)
+
+    def _pass(self, token: bytes) -> None:
+        """Go on after `token`, with nothing to deliver there.
+
+        When all before it is acked, so is this: a reader whose filter hides much would else fall
+        out of the log, and a repeat would hold a place of `max_outstanding`.
+        """
+        if self._acknowledged == self._delivered and self._acknowledged not in (b"", token):
+            self._delivered = token
+            self._send_ack(token)
+        self._token = token
 
     def _remember(self, event_id: str) -> None:
         if event_id:

@@ -23,7 +23,9 @@ def made(path):
     """A log of some pages."""
     with closing(open_log(path)) as db:
         rows = ((f"id-{i}" * 50, i) for i in range(500))
+        db.execute("BEGIN")
         db.executemany("INSERT INTO event_ids VALUES (?, ?)", rows)
+        db.execute("COMMIT")
     return path
 
 

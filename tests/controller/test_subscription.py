@@ -298,8 +298,9 @@ class Troubled(pb_grpc.EscalationServiceServicer):
 
     def Subscribe(self, messages, context):  # noqa: N802
         self.starts.append(next(messages).start)
-        head = tokens.encode(Token(1, 1))
-        yield pb.ServerMsg(created=pb.ServerMsg.Created(heartbeat_interval_s=0.01, head=head))
+        created = pb.ServerMsg.Created(head=tokens.encode(Token(1, 1)))
+        created.heartbeat_interval_s = 0.1 if len(self.starts) <= 2 else 3600
+        yield pb.ServerMsg(created=created)
         yield from next(self._troubles)(messages, context)
 
     def _hang(self, _messages, context):
@@ -319,7 +320,9 @@ class Troubled(pb_grpc.EscalationServiceServicer):
 
     def _serve(self, messages, _context):
         self.acks.append(next(messages).ack.token)
-        yield self._event(11)
+        yield pb.ServerMsg(heartbeat=pb.ServerMsg.Heartbeat(token=tokens.encode(Token(1, 12))))
+        self.acks.append(next(messages).ack.token)
+        yield self._event(13)
         list(messages)  # until the client stops
 
     def _event(self, number):
@@ -328,7 +331,7 @@ class Troubled(pb_grpc.EscalationServiceServicer):
 
 
 def test_it_gets_through_a_server_in_trouble(place):
-    """Silence is left after three missed heartbeats, bookmarks count, and a lost ack is said again."""
+    """Silence is left after three missed heartbeats, bookmarks count and are acked, a lost ack is said again."""
     service = Troubled()
     with ThreadPoolExecutor(4) as threads:
         server = grpc.server(threads)
@@ -338,9 +341,9 @@ def test_it_gets_through_a_server_in_trouble(place):
         with place.client.subscribe("router", NOW) as stream:
             [event] = take(stream, 1)
             stream.ack(event)
-            assert ids([event, *take(stream, 1)]) == ["e10", "e11"]
+            assert ids([event, *take(stream, 1)]) == ["e10", "e13"]
         server.stop(None).wait()
     points = [(s.WhichOneof("start"), s.token) for s in service.starts]
-    told = [tokens.encode(Token(1, seq)) for seq in (1, 9, 10)]
-    assert points == [("now", b""), *(("token", token) for token in told)]
-    assert service.acks == [told[2], told[2]]
+    told = [tokens.encode(Token(1, seq)) for seq in (1, 9, 10, 12)]
+    assert points == [("now", b""), *(("token", token) for token in told[:3])]
+    assert service.acks == [told[2], told[2], told[3]]
