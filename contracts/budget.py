@@ -2,7 +2,7 @@
 
 Downward every derived limit is sufficient, never necessary.  Upward a forecast says how far the
 declared level could drift while the clause still holds; above the declared level the clause alone
-is not sufficient (bounds.md F).
+is not sufficient (docs/mathematics.md F).
 """
 
 from collections.abc import Iterator

@@ -14,7 +14,7 @@ __all__ = ["DEFAULT_CAP", "DERIVABLE", "build_clauses"]
 
 DEFAULT_CAP = 2.0  # what verl, SkyRL, ms-swift and open-instruct ship for token-level truncation
 
-# Statistics whose limit the budget can give (bounds.md F).
+# Statistics whose limit the budget can give (docs/mathematics.md F).
 DERIVABLE = frozenset({"gradient_bias", "kl_k3", "logit_oscillation", "sequence_tv", "tv", "tv_topk"})
 
 EMPTY = Clause("", Family.NUMERICAL, "")

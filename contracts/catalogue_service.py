@@ -51,7 +51,7 @@ SERVICE_ENTRIES = (
         says="Every reported identity field equals the one the contract declares for its role.",
         estimator="field by field; a field that was not reported is undecided, not equal",
         blind="fields nobody reports",
-        reference="architecture 3",
+        reference="docs/contract.md",
     ),
     Statistic(
         "weights_lag",
@@ -65,7 +65,7 @@ SERVICE_ENTRIES = (
         says="How many weights versions the trainer is ahead of the sampler.",
         estimator="train version minus inference version where both are integers",
         blind="versions that are not numbers or not reported; equal numbers over unequal weights",
-        reference="architecture 6",
+        reference="docs/how-it-decides.md",
     ),
     Statistic(
         "pairing_rate",
@@ -79,7 +79,7 @@ SERVICE_ENTRIES = (
         says="Share of sequences whose two views were paired in time. Below its limit no other clause can pass.",
         estimator="1{paired} per sequence of a closed cohort",
         blind="sequences that neither side ever reported",
-        reference="statistics 6",
+        reference="docs/how-it-decides.md",
         options=("within",),
     ),
     Statistic(
@@ -122,7 +122,7 @@ SERVICE_ENTRIES = (
         says="Share of inference traces that say what law their log-probabilities belong to.",
         estimator="1{semantics is not unknown} per sequence",
         blind="a statement that is false (`top1_frequency` sees it)",
-        reference="statistics 1.2",
+        reference="docs/diagnosis.md",
     ),
     Statistic(
         "silence",
@@ -136,6 +136,6 @@ SERVICE_ENTRIES = (
         says="Time since a kernel last reported.",
         estimator="stream time minus last seen time, the larger of the two kernels",
         blind="nothing reports at all before the first trace",
-        reference="architecture 8",
+        reference="docs/guarantees.md",
     ),
 )

@@ -1,4 +1,4 @@
-"""Limits a contract leaves out are derived from its budget (bounds.md F): declare high, derive low."""
+"""Limits a contract leaves out are derived from its budget (docs/mathematics.md F): declare high, derive low."""
 
 import math
 from collections.abc import Iterator

@@ -7,7 +7,7 @@ from paritas.contracts.model import Clause, Contract, Stage
 
 __all__ = ["clause_changes"]
 
-# What a larger option does, with everything else equal (bounds.md D9: beta falls as cap and clip grow).
+# What a larger option does, with everything else equal (docs/mathematics.md D9: beta falls as cap and clip grow).
 _LARGER = {
     ("mean_ratio", "cap"): Effect.TIGHTENS,
     ("gradient_bias", "cap"): Effect.LOOSENS,

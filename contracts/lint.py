@@ -161,7 +161,7 @@ def below_rounding(contract: Contract) -> Iterator[LintWarning]:
 
 
 def slice_unused(contract: Contract) -> Iterator[LintWarning]:
-    """A slice that no clause looks at costs nothing and says nothing."""
+    """A slice that no clause looks at takes its share of the false-alarm budget and says nothing."""
     used = {name for clause in contract.clauses for name in clause.slices}
     if any(not clause.slices for clause in contract.clauses):
         return  # a clause without slices binds all of them

@@ -195,7 +195,7 @@ class Estimator:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Declare high, derive low (bounds.md F); None means not declared."""
+    """Declare high, derive low (docs/mathematics.md F); None means not declared."""
 
     reward_drift: float | None = None
     reward_range: tuple[float, float] | None = None

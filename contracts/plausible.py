@@ -1,4 +1,4 @@
-"""What rounding alone does: the least drift a limit can ask for, by number format (bounds.md G).
+"""What rounding alone does: the least drift a limit can ask for, by number format (docs/mathematics.md G).
 
 A model of planning numbers, not a bound: near-Gaussian log-ratios with standard deviation s.
 """

@@ -53,7 +53,7 @@ class Statistic:
     says, estimator, blind : str
         What it is for; how one unit's value is computed; what it cannot see.
     reference : str
-        Where the estimator or bound comes from (bounds.md numbers are the mathematics of this project, docs/mathematics.md).
+        Where the estimator or bound comes from (docs/mathematics.md numbers are the mathematics of this project, docs/mathematics.md).
     options : tuple of str
         Clause keys it takes besides the limit.
     """

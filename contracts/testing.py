@@ -1,6 +1,6 @@
 """The tests a contract carries: recorded input in, expected verdicts out.
 
-This module compares; it judges nothing.  Who judges a recording (`paritas.detectors.check`) is
+This module compares; it judges nothing.  Who judges a recording (`paritas.commands.carried`) is
 passed in, so that contracts need no detectors.
 """
 

@@ -12,7 +12,7 @@ from river import drift, stats
 __all__ = ["Series"]
 
 FADING = 0.01  # weight of the newest sequence: a memory of about a hundred
-ADWIN_RANGE = 8.0  # ADWIN assumes values in [0, 1]: x / (8 limit), capped (statistics 2.4)
+ADWIN_RANGE = 8.0  # ADWIN assumes values in [0, 1]: x / (8 limit), capped (docs/how-it-decides.md)
 
 
 @dataclass(slots=True)

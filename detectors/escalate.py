@@ -1,4 +1,4 @@
-"""Escalate: from changes of verdict to incidents, a pure state machine (otel-kafka 6.2).
+"""Escalate: from changes of verdict to incidents, a pure state machine (docs/escalations.md).
 
     inactive → pending → firing(level) → recovering → resolved
                               └────────→ superseded (new weights)
@@ -64,7 +64,7 @@ def rule_for(contract: Contract, crossing: Crossing) -> int | None:
 
     A recovery or supersession belongs to whichever state opened the incident.
     """
-    state = State.NO_DATA if crossing.no_data else State.VIOLATED
+    state = _state_of(crossing)
     for index, rule in enumerate(contract.escalation):
         when = rule.when
         fits = (
@@ -76,6 +76,13 @@ def rule_for(contract: Contract, crossing: Crossing) -> int | None:
         if fits:
             return index
     return None
+
+
+def _state_of(crossing: Crossing) -> State:
+    """What a crossing says: only a declared limit can be violated, a derived one loses its certificate."""
+    if crossing.no_data:
+        return State.NO_DATA
+    return State.UNDECIDED if crossing.clause.derived else State.VIOLATED
 
 
 class Escalator:

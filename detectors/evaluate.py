@@ -281,7 +281,7 @@ class Evaluator:
         self.weights_version = version
 
     def _note_kernels(self, pair: PairedTrace) -> Iterator[Crossing]:
-        """A new kernel restarts every certificate, but no monitor (statistics pitfall 9).
+        """A new kernel restarts every certificate, but no monitor.
 
         New means not seen before: replicas of unlike hardware take turns, and that is one fleet.
         """

@@ -26,7 +26,7 @@ def explain(evaluator: Evaluator, verdicts: Sequence[Verdict]) -> tuple[Finding,
     plain = {s.name for s in evaluator.contract.slices if not s.by}
     names = sorted({v.slice for v in violated}, key=lambda n: (n not in plain, -_strength(violated, n), n))
     causes = [f for name in names for f in explain_slice(evaluator, violated, name)]
-    return (*causes, *_isolated(evaluator, {v.slice for v in violated}))
+    return (*causes, *_isolated(evaluator, violated))
 
 
 def _strength(violated: Sequence[Verdict], name: str) -> float:
@@ -54,14 +54,29 @@ def explain_slice(evaluator: Evaluator, violated: Sequence[Verdict], name: str) 
     return diagnose(scene, name)
 
 
-def _isolated(evaluator: Evaluator, violated: set[str]) -> Iterator[Finding]:
-    """Values of a `by` slice that are violated while most of their siblings are not."""
+def _isolated(evaluator: Evaluator, violated: Sequence[Verdict]) -> Iterator[Finding]:
+    """Values of a `by` slice that are violated while most of their siblings are not.
+
+    A bad replica also colours the kinds of prompt it happened to serve: only values whose
+    evidence is at least half (in nats) of the strongest one's are named.
+    """
+    names = {v.slice for v in violated}
+    found = [
+        (_strength(violated, name), _stands_out(evaluator, name, rest))
+        for hit, rest in _minorities(evaluator, names)
+        for name in hit
+    ]
+    strongest = max((strength for strength, _ in found), default=0.0)
+    yield from (f for strength, f in found if f.confidence >= MIN_CONFIDENCE and 2 * strength >= strongest)
+
+
+def _minorities(evaluator: Evaluator, violated: set[str]) -> Iterator[tuple[list[str], list[str]]]:
+    """(violated values, other values) of each `by` slice where the violated ones are at most half."""
     for declared in evaluator.contract.slices:
         names = [n for n in evaluator.book.seen.get(declared.name, []) if n in evaluator.states]
         hit, rest = [n for n in names if n in violated], [n for n in names if n not in violated]
         if hit and len(hit) <= len(rest):
-            found = (_stands_out(evaluator, name, rest) for name in hit)
-            yield from (f for f in found if f.confidence >= MIN_CONFIDENCE)
+            yield hit, rest
 
 
 def _stands_out(evaluator: Evaluator, name: str, siblings: Sequence[str]) -> Finding:

@@ -1,4 +1,4 @@
-"""Always-valid limits of a mean from mergeable sums (bounds.md D16)."""
+"""Always-valid limits of a mean from mergeable sums (docs/mathematics.md D16)."""
 
 from paritas.contracts.bounds.certificate import mean_radius
 

@@ -32,7 +32,7 @@ class TopColumns:
     is_top1 : shape (m,), float64, 0 or 1
         Whether that token was the sampled one.
     hybrid_tv : shape (m,), float64, probability
-        Hybrid estimate of TV (statistics 1.3, A18).
+        Hybrid estimate of TV (A18).
     oscillation : shape (m,), float64, logits
         max - min of log p - log q over ids in both lists (A1, a lower bound).
     flip : shape (m,), float64, 0 or 1
@@ -63,6 +63,8 @@ class PairedTrace:
         Position in the response.
     counts : mapping of TokenStatus to int
         Tokens by their worse status of the two sides; sums to the sequence length.
+    waited_s : float, seconds
+        From the first sight of the sequence to its pairing.
     lag : int or None
         Train weights version minus inference version where both are integers.
     """
@@ -86,6 +88,7 @@ class PairedTrace:
     itl_mean_s: float
     top: TopColumns
     lag: int | None = None
+    waited_s: float = 0.0
 
     @property
     def tokens(self) -> int:

@@ -12,10 +12,12 @@ from paritas.contracts.model import Clause, Contract, Stage
 from paritas.detectors.escalate import Escalator, Report
 from paritas.detectors.evaluate import Change, Crossing, Evaluator
 from paritas.detectors.explain import explain_slice
+from paritas.detectors.idle import IDLE_S, IdleTicks
 from paritas.detectors.pairing import Pairer
 from paritas.detectors.pairs import PairOutcome
+from paritas.detectors.sequences import Step, Taken
 from paritas.detectors.verdicts import verdict_of, verdicts
-from paritas.records import Escalation, State, TokenTrace, Verdict
+from paritas.records import Escalation, Role, State, TokenStatus, TokenTrace, Verdict
 
 __all__ = ["Detector", "TraceAccount"]
 
@@ -42,9 +44,13 @@ class TraceAccount:
 
     def add(self, trace: TokenTrace) -> None:
         """Count one trace and its tokens by status."""
-        role = trace.kernel.role.value
+        self.count(trace.kernel.role, trace.counts())
+
+    def count(self, kernel: Role, counts: Mapping[TokenStatus, int]) -> None:
+        """Count one trace of a kernel by its tokens' status."""
+        role = kernel.value
         self.traces[role] = self.traces.get(role, 0) + 1
-        for status, n in trace.counts().items():
+        for status, n in counts.items():
             key = (role, status.name.lower())
             self.tokens[key] = self.tokens.get(key, 0) + n
 
@@ -61,16 +67,25 @@ class Detector:
         Live streams may recover; a recording is judged as a whole.
     deployment : str
         Part of every escalation id.
+    idle_s : float, seconds
+        After so long without a trace in the log the newest cohort is over.
     """
 
     def __init__(
-        self, contract: Contract, *, stage: Stage = Stage.FULL, recover: bool = True, deployment: str = ""
+        self,
+        contract: Contract,
+        *,
+        stage: Stage = Stage.FULL,
+        recover: bool = True,
+        deployment: str = "",
+        idle_s: float = IDLE_S,
     ) -> None:
         self.contract = contract
         self.pairer = Pairer(contract.compare)
         self.evaluator = Evaluator(contract, stage=stage, recover=recover)
         self.escalator = Escalator(contract, deployment=deployment)
         self.account = TraceAccount()
+        self._idle = IdleTicks(max(round(idle_s * NS), 1))
         self.repeated_records = 0
         self._records: OrderedDict[tuple[str, ...], None] = OrderedDict()
         self._last_seen_ns: dict[str, int] = {}
@@ -96,14 +111,39 @@ class Detector:
         return False
 
     def process(self, traces: Iterable[TokenTrace], now_ns: int) -> Iterator[Escalation]:
-        """Take decoded traces in order and yield the escalations they cause."""
+        """Take decoded traces in order and yield the escalations they cause.
+
+        Intervals of silence in the log before them are lived through first, so that judging a log
+        again says what watching it said.
+        """
+        arrived = list(traces)
+        if arrived:
+            yield from self.elapse(now_ns)
+            yield from self.observe((self._matched(trace, now_ns) for trace in arrived), now_ns)
+
+    def _matched(self, trace: TokenTrace, now_ns: int) -> Taken:
+        self.end(self.pairer.matcher.expire(now_ns))
+        return self.pairer.matcher.take(trace, now_ns)
+
+    def observe(self, takens: Iterable[Taken], now_ns: int) -> Iterator[Escalation]:
+        """Take what the matching stage made of traces that came at one time, in the order of the log."""
         outcomes: list[PairOutcome] = []
-        for trace in traces:
-            self.account.add(trace)
+        for taken in takens:
+            self.account.count(taken.role, taken.counts)
             self._first_seen_ns = self._first_seen_ns or now_ns
-            self._last_seen_ns[trace.kernel.role.value] = now_ns
-            outcomes.extend(self.pairer.process(trace, now_ns))
+            self._last_seen_ns[taken.role.value] = now_ns
+            self._idle.start(now_ns)
+            outcomes.extend(self.pairer.cohorts.take(taken, now_ns))
         yield from self._escalate(self.evaluator.observe(outcomes))
+
+    def end(self, steps: Iterable[Step]) -> None:
+        """Take what the matching stage gave up on; it leaves with its cohort."""
+        self.pairer.cohorts.end(steps)
+
+    def elapse(self, now_ns: int, *, inclusive: bool = True) -> Iterator[Escalation]:
+        """Let the log's time pass to `now_ns`: a tick for each interval of silence that ended by then."""
+        while (due_ns := self._idle.due(now_ns if inclusive else now_ns - 1)) is not None:
+            yield from self.tick(due_ns)
 
     def tick(self, now_ns: int) -> Iterator[Escalation]:
         """Nothing arrived for a while: close cohorts, test silence, let dwell times end."""

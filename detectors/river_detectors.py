@@ -2,7 +2,7 @@
 
 `SRDetector` and `EProcess` subclass `river.base.DriftDetector`: parameters only in `__init__`,
 state in `_reset`, Python floats in the scalar path, `clone` and pickle as river does them.  They
-are the classic forms (statistics 2.1-2.2); the `Bank` folds the same bets for all rows at once.
+are the classic forms (docs/how-it-decides.md); the `Bank` folds the same bets for all rows at once.
 """
 
 import math
@@ -14,7 +14,7 @@ from river import base
 
 __all__ = ["EProcess", "SRDetector"]
 
-# Half the bets timid for small shifts, half bold for large ones (statistics 2.1).
+# Half the bets timid for small shifts, half bold for large ones (docs/how-it-decides.md).
 BETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.6, 0.9)
 LOG_CEILING = 700.0  # exp of it is still finite in float64
 

@@ -113,7 +113,7 @@ def _others(t: _Tokens) -> dict[str, float]:
 
 
 def _k3(ell: Floats) -> Floats:
-    """exp(ell) - 1 - ell, exact near zero, clamped like its users do."""
+    """exp(ell) - 1 - ell, exact near zero; clamped at 20 nats, as some of its users do and verl does not."""
     safe = np.clip(ell, -CLAMP, CLAMP)
     return np.asarray(np.expm1(safe) - safe, dtype=np.float64)
 

@@ -15,6 +15,8 @@ __all__ = ["GRID", "Row", "Scale", "clauses_at", "make_row", "own_estimator", "s
 
 GRID = Grid()
 TESTED = (Test.BOUNDED_MEAN, Test.CONDITIONAL_MEAN, Test.NON_NEGATIVE_MEAN)
+# The limit binds the size of a signed mean: half the bets play each sign.
+TWO_SIDED = ("top1_frequency", "calibration_gap")
 # A limit of zero, or a supremum, is refuted by one observation and takes nothing from the budget.
 
 
@@ -73,6 +75,11 @@ class Row:
         return self.entry.test is Test.SUPREMUM or (self.entry.test in TESTED and self.tau <= 0.0)
 
     @property
+    def two_sided(self) -> bool:
+        """Whether the limit binds the size of a signed mean."""
+        return self.clause.statistic in TWO_SIDED
+
+    @property
     def bounded(self) -> bool:
         """Whether units lie in [0, 1] on the test's scale, so that a PASS can be certified."""
         return self.is_quantile or (self.entry.certifiable and np.isfinite(self.hi))
@@ -125,7 +132,7 @@ def own_estimator(clause: Clause) -> Estimator:
 def _limit(clause: Clause) -> float:
     """The clause's limit on a unit's value: the allowed share of exceedances for quantiles.
 
-    An ESS limit rho binds the mean of w^2 at 1/rho (statistics 2.5).
+    An ESS limit rho binds the mean of w^2 at 1/rho (docs/how-it-decides.md).
     """
     if clause.quantile is not None:
         return 1.0 - clause.quantile
@@ -152,7 +159,7 @@ def _scale(clause: Clause, entry: Statistic, estimator: Estimator | None) -> Sca
 
 def _bets(entry: Statistic, tau: float, clause: Clause) -> tuple[Floats, Floats]:
     """Bets that keep wealth positive for every value the statistic can take."""
-    if clause.statistic == "top1_frequency":  # two-sided; certified by its limits instead
+    if clause.statistic in TWO_SIDED:  # certified by its limits instead
         return GRID.both(1.0 / (1.0 + (clause.at_most or 0.0))), np.zeros(GRID.size)
     none = np.zeros(GRID.size)
     if clause.statistic == "mean_ratio":
@@ -162,15 +169,21 @@ def _bets(entry: Statistic, tau: float, clause: Clause) -> tuple[Floats, Floats]
     return GRID.up(tau) if tau > 0 else none, GRID.down(tau) if certifiable else none
 
 
+def _draws(clause: Clause) -> bool:
+    """Whether the clause can raise a false alarm: tested by bets, against a limit above zero."""
+    entry = find(clause.statistic)
+    return entry.test in TESTED and float(_scale(clause, entry, None).down(np.array(_limit(clause)))) > 0.0
+
+
 def share_of(contract: Contract, clauses: Sequence[Clause], row_slice: Slice, order: int) -> float:
     """Share of the contract's false-alarm budget that one clause gets in one slice instance.
 
     Equal over the tested clauses; half of a clause's share to its plain slices, half to its `by`
     slices; within a `by` slice half evenly over `at_most` values and half by 1/(j(j+1)) in order
     of appearance, so that few values are judged sharply and late ones still count
-    (statistics 2.6).  All shares together sum to at most one.
+    (docs/how-it-decides.md).  All shares together sum to at most one.
     """
-    tested = max(sum(1 for c in clauses if find(c.statistic).test in TESTED), 1)
+    tested = max(sum(map(_draws, clauses)), 1)
     plain = [s for s in contract.slices if not s.by]
     by = [s for s in contract.slices if s.by]
     if not row_slice.by:

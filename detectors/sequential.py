@@ -1,12 +1,13 @@
 """Sequential tests: wealth that a fair game would not give, in log space.
 
 Two processes, both from fixed bets ``1 + lambda (x - tau)`` on one unit at a time
-(statistics 2.1-2.2):
+(docs/how-it-decides.md):
 
 `restart` is the Shiryaev-Roberts e-detector.  Instead of the classic start mass of one a
 unit it spends a total of one per period: half on the first unit, a quarter over units
-as 1/(k(k+1)), a quarter in proportion to elapsed time.  The probability of any
-false alarm in a period at threshold 1/alpha is then at most alpha, whatever the traffic;
+as 1/(k(k+1)), a quarter in proportion to elapsed time.  The probability of any false alarm in
+the first period at threshold 1/alpha is then at most alpha, within n periods at most
+(0.75 + 0.25 n) alpha, whatever the traffic; a certified recovery starts a new first period;
 with the classic mass the same recursion is R <- (R + 1)(1 + lambda (x - tau)), alarm at A.
 
 Without a start mass the same bets give the plain e-process from the first unit, used for PASS.
@@ -51,7 +52,7 @@ class Grid:
     def down(self, limit: float) -> Floats:
         """Bets against "mean >= limit" for values in [0, 1]: at most ``largest / (1 - limit)``.
 
-        Geometric in steps of 0.8: certifying wants large bets (statistics 2.1).
+        Geometric in steps of 0.8: certifying wants large bets (docs/how-it-decides.md).
         """
         return self.largest * 0.8 ** np.arange(self.size - 1, -1, -1, dtype=np.float64) / (1.0 - limit)
 

@@ -3,7 +3,7 @@
 Each function takes a `PairBatch`, the clause and a token mask (or None) and returns one value
 per pair, shape (n,), float64, in the statistic's own unit; NaN where the pair cannot tell.
 Ratios are computed from float64 log-ratios by forms that neither overflow nor cancel
-(bounds.md F, "ratio numerics"), on raw values, before any repair.
+(docs/mathematics.md F, "ratio numerics"), on raw values, before any repair.
 """
 
 from collections.abc import Callable, Mapping
@@ -116,7 +116,7 @@ def _phantom_clip(batch: PairBatch, clause: Clause, mask: Mask) -> Floats:
 
 
 def _calibration(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
-    return np.abs(batch.means(batch.top.gap, mask))
+    return batch.means(batch.top.gap, mask)
 
 
 def _k3(batch: PairBatch, _: Clause, mask: Mask) -> Floats:

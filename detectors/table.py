@@ -107,18 +107,34 @@ def _column(batch: PairBatch, clause: Clause, declared: Slice, estimator: Estima
 def _raw(batch: PairBatch, clause: Clause, mask: Mask, estimator: Estimator | None) -> Floats:
     """Values of each pair in the statistic's own unit; NaN where it cannot tell."""
     if clause.statistic == "pairing_rate":
-        return np.ones(len(batch))  # every pair of a batch was paired
+        return _in_time(batch, clause)
     if estimator is not None:
         return gradient_bias(batch, estimator, mask)
     return unit_values(batch, clause, mask)
 
 
+def _in_time(batch: PairBatch, clause: Clause) -> Floats:
+    """1 for each pair that was made within the clause's deadline, else 0; every pair of a batch was made."""
+    if clause.within_s is None:
+        return np.ones(len(batch))
+    return np.array([float(p.waited_s <= clause.within_s) for p in batch.pairs], dtype=np.float64)
+
+
 def factors(row: Row, values: Floats) -> tuple[Floats, Floats]:
     """Log-factors of a row's bets for scaled values of shape (n,): two (n, k) arrays, nats."""
+    if row.two_sided:
+        return _signed_factors(row, values)
     gap = np.where(np.isnan(values), 0.0, values - row.tau)[:, None]
     ceiling = max(1.0 - row.tau, 0.0)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.log1p(row.up * gap), np.log1p(-row.down * np.minimum(gap, ceiling))
+
+
+def _signed_factors(row: Row, values: Floats) -> tuple[Floats, Floats]:
+    """Bets on a signed mean: a positive one plays "above the limit", a negative one "below its opposite"."""
+    raw = np.where(np.isnan(values), 0.0, row.scale.zero + row.scale.width * values)[:, None]
+    growth = np.log1p(np.abs(row.up) * (np.sign(row.up) * raw - row.limit))
+    return growth, np.zeros((len(values), len(row.down)))
 
 
 def joined(rows: Sequence[Row], parts: Sequence[Sequence[Entries]]) -> Entries:

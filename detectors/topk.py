@@ -1,4 +1,4 @@
-"""Per-token numbers from the two kernels' top-k lists (statistics 1.3; A1, A17, A18).
+"""Per-token numbers from the two kernels' top-k lists (A1, A17, A18).
 
 The lists must not depend on the sampled token: an API that appends it to its top-k biases
 the hybrid estimator, so readers cut the lists back to the k best first.

@@ -111,6 +111,8 @@ def _decide(
 ) -> tuple[State, Reason]:
     """Return the state and why; a pass needs a certificate, or an exhaustive observation."""
     row, bank = evaluator.rows[index], evaluator.bank
+    if bank.violated[index] and row.clause.derived:
+        return State.UNDECIDED, Reason.CERTIFICATE_LOST
     if bank.violated[index]:
         return State.VIOLATED, Reason.COUNTEREXAMPLE if row.counterexample else Reason.REFUTED
     if bank.units[index] == 0:
@@ -124,7 +126,7 @@ def _decide(
     ):  # a census: every sequence was looked at, nothing is inferred
         kept = bank.total[index] <= row.tau * bank.units[index]
         return (State.CONFORMING, Reason.MATCHED) if kept else (State.UNDECIDED, Reason.NEEDS_MORE_UNITS)
-    inside = row.clause.statistic == "top1_frequency" and -row.limit < limits[0] and limits[1] < row.limit
+    inside = row.two_sided and -row.limit < limits[0] and limits[1] < row.limit
     if certified or inside:
         return State.CONFORMING, Reason.CERTIFIED
     return State.UNDECIDED, Reason.NEEDS_MORE_UNITS
@@ -153,7 +155,7 @@ def _tightened(evaluator: Evaluator, index: int, low: float, high: float) -> tup
     Bets on one number, the limit, resolve it sooner than limits that hold for every number.
     """
     row, bank = evaluator.rows[index], evaluator.bank
-    if row.clause.statistic == "top1_frequency":
+    if row.two_sided:
         return low, high
     over = float(log_mean(bank.log_over[index : index + 1])[0]) >= -log(REFUTED_ALPHA)
     under = _log_pass(evaluator, index) >= -log(PASS_ALPHA)

@@ -70,9 +70,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page is out of date")
     parser.add_argument("pages", nargs="*", type=Path, help="pages (default: all)")
     told = parser.parse_args(arguments)
-    stale = [page for page in told.pages or sorted(Path(__file__).parent.glob("*.md")) if _is_stale(page, told.check)]
+    stale = [
+        page
+        for page in told.pages or sorted(Path(__file__).parent.glob("*.md"))
+        if _is_stale(page, told.check)
+    ]
     for page in stale:
-        sys.stdout.write(f"{page.name}: {'out of date: python docs/generate.py' if told.check else 'written'}\n")
+        sys.stdout.write(
+            f"{page.name}: {'out of date: python docs/generate.py' if told.check else 'written'}\n"
+        )
     return int(told.check and bool(stale))
 
 

@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
+from markdown_table import markdown
 
 from paritas.collectors.dumps import ReadOptions, read_recorded
 from paritas.contracts.load import load_named
@@ -107,7 +108,10 @@ def measure(folder: Path, contract: Contract) -> Iterator[Measured]:
 
 def _outcomes(contract: Contract, files: tuple[Path, Path], edit: Edit) -> Iterator[PairOutcome]:
     options, pairer = ReadOptions(TokenHasher(b"measure-features-local")), Pairer(contract.compare)
-    serve, train = read_recorded(files[0], Role.INFERENCE, options), read_recorded(files[1], Role.TRAIN, options)
+    serve, train = (
+        read_recorded(files[0], Role.INFERENCE, options),
+        read_recorded(files[1], Role.TRAIN, options),
+    )
     for trace in chain(serve, (edit(t) if isinstance(t, TokenTrace) else t for t in train)):
         if not isinstance(trace, TokenTrace):
             raise SystemExit(trace.render())
@@ -148,7 +152,7 @@ def table(rows: Sequence[Measured]) -> str:
     """Return the rows as a Markdown table."""
     head = ["recording", *(title for title, _, _ in COLUMNS), "named cause"]
     lines = [[row.pair.name, *_cells(row.features), _causes(row.causes)] for row in rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *lines))
+    return markdown(head, lines)
 
 
 def _cells(features: Features) -> Iterator[str]:

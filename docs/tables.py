@@ -2,10 +2,11 @@
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import measure_features
+from markdown_table import markdown
 from tables_rosetta import rosetta_table
 from tables_wire import attribute_table, block_table, enum_table, event_table, header_table, rpc_table
 
@@ -13,10 +14,21 @@ from paritas.contracts.bounds import __all__ as bound_names
 from paritas.contracts.catalogue import CATALOGUE, Statistic, Test
 from paritas.contracts.load import load_preset, preset_names
 from paritas.contracts.model import Clause
-from paritas.contracts.shapes import Choice, Either, Field, Listing, Number, OneOrMany, Record, Shape, Tagged, Whole
+from paritas.contracts.shapes import (
+    Choice,
+    Either,
+    Field,
+    Listing,
+    Number,
+    OneOrMany,
+    Record,
+    Shape,
+    Tagged,
+    Whole,
+)
 from paritas.contracts.table import DOCUMENT
 
-__all__ = ["TABLES", "markdown"]
+__all__ = ["TABLES"]
 
 ROOT = Path(__file__).resolve().parents[1]
 JUDGED = {
@@ -26,12 +38,6 @@ JUDGED = {
     Test.SUPREMUM: "fail only",
     Test.STATE: "compared",
 }
-
-
-def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table; bars inside cells are escaped."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def catalogue() -> str:
@@ -68,7 +74,9 @@ def statistics() -> str:
 def presets() -> str:
     """Every limit of every preset that is not its base's, with its source."""
     head = ("preset", "starts from", "clause", "limit", "where the limit comes from")
-    return markdown(head, [row for name in sorted(preset_names(), key=_base_first) for row in _preset_rows(name)])
+    return markdown(
+        head, [row for name in sorted(preset_names(), key=_base_first) for row in _preset_rows(name)]
+    )
 
 
 def _base_first(name: str) -> tuple[bool, str]:

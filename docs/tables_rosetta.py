@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from importlib.resources import as_file, files
 from types import MappingProxyType
 
+from markdown_table import markdown
+
 from paritas.commands.offline import judge_recording
 from paritas.contracts.load import load_preset
 
@@ -32,7 +34,9 @@ class Entry:
 
 ENTRIES: Mapping[str, Entry] = MappingProxyType(
     {
-        "verl:training/rollout_probs_diff_mean": Entry("mean of abs(p − q): a gap of probabilities", VERL_DEBUG),
+        "verl:training/rollout_probs_diff_mean": Entry(
+            "mean of abs(p − q): a gap of probabilities", VERL_DEBUG
+        ),
         "verl:training/rollout_probs_diff_max": Entry("max of abs(p − q)", VERL_DEBUG),
         "verl:training/rollout_probs_diff_std": Entry("sd of abs(p − q)", VERL_DEBUG),
         "verl:training/rollout_actor_probs_pearson_corr": Entry("Pearson r of p and q", VERL_DEBUG),
@@ -41,9 +45,13 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
         "verl:rollout_corr/chi2_token": Entry("mean of w² − 1, ℓ clamped to ±20", VERL),
         "verl:rollout_corr/rollout_is_mean": Entry("mean of min(w, 2): after truncation", VERL),
         "verl:rollout_corr/rollout_is_eff_sample_size": Entry("1 / mean((v / mean v)²), v = min(w, 2)", VERL),
-        "trl:sampling/sampling_logp_difference/mean": Entry("mean of abs ℓ; TRL averages ranks, not tokens", TRL),
+        "trl:sampling/sampling_logp_difference/mean": Entry(
+            "mean of abs ℓ; TRL averages ranks, not tokens", TRL
+        ),
         "trl:sampling/sampling_logp_difference/max": Entry("max of abs ℓ", TRL),
-        "trl:sampling/importance_sampling_ratio/mean": Entry("mean of W, product over the sequence; here before clip and mask", TRL),
+        "trl:sampling/importance_sampling_ratio/mean": Entry(
+            "mean of W, product over the sequence; here before clip and mask", TRL
+        ),
         "trl:sampling/importance_sampling_ratio/min": Entry("min of W", TRL),
         "trl:sampling/importance_sampling_ratio/max": Entry("max of W", TRL),
         "nemo_rl:train/token_mult_prob_error": Entry("mean of exp(abs ℓ)", NEMO),
@@ -72,8 +80,7 @@ def rosetta_table() -> str:
     """Return the table; a name that the detectors print and `ENTRIES` lacks is a KeyError."""
     recordings = {name: _values(*pair) for name, pair in _PAIRS.items()}
     head = ["metric", "formula", *recordings, "source"]
-    lines = [head, ["---"] * len(head), *(_row(name, recordings) for name in recordings["healthy"])]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return markdown(head, (_row(name, recordings) for name in recordings["healthy"]))
 
 
 _PAIRS = {
@@ -85,7 +92,12 @@ _PAIRS = {
 
 def _row(name: str, recordings: Mapping[str, Mapping[str, float]]) -> list[str]:
     entry = ENTRIES[name]
-    return [f"`{name}`", entry.formula, *(f"{values[name]:.4g}" for values in recordings.values()), entry.source]
+    return [
+        f"`{name}`",
+        entry.formula,
+        *(f"{values[name]:.4g}" for values in recordings.values()),
+        entry.source,
+    ]
 
 
 def _values(serve: str, train: str) -> Mapping[str, float]:

@@ -1,25 +1,24 @@
 """Tables of the wire formats, from `attributes.yaml` and `escalation.proto`."""
 
 import re
-from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import yaml
+from markdown_table import markdown
 
 __all__ = ["attribute_table", "block_table", "enum_table", "event_table", "header_table", "rpc_table"]
 
 ROOT = Path(__file__).resolve().parents[1]
 PROTO = ROOT / "proto/v1/escalation.proto"
-RPC = re.compile(r"(?P<comment>(?:  // .*\n)+)  rpc (?P<name>\w+)\((?P<takes>[^)]+)\) returns \((?P<gives>[^)]+)\);")
-FIELD = re.compile(r"^\s*(?:repeated |optional )?(?:map<\w+, \w+>|\w+) (?P<name>\w+) = \d+;(?:\s*// (?P<comment>.*))?$")
+RPC = re.compile(
+    r"(?P<comment>(?:  // .*\n)+)  rpc (?P<name>\w+)\((?P<takes>[^)]+)\) returns \((?P<gives>[^)]+)\);"
+)
+FIELD = re.compile(
+    r"^\s*(?:repeated |optional )?(?:map<\w+, \w+>|\w+) (?P<name>\w+) = \d+;(?:\s*// (?P<comment>.*))?$"
+)
 VALUE = re.compile(r"^\s*REASON_(?P<name>\w+) = \d+;(?:\s*// (?P<comment>.*))?$")
-
-
-def _table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
 
 def _registry() -> Any:
@@ -28,27 +27,30 @@ def _registry() -> Any:
 
 def attribute_table() -> str:
     """Every span attribute."""
-    rows = ((f"`{a['name']}`", a["type"], a["unit"], a["side"], a["description"]) for a in _registry()["attributes"])
-    return _table(("attribute", "type", "unit", "side", "meaning"), rows)
+    rows = (
+        (f"`{a['name']}`", a["type"], a["unit"], a["side"], a["description"])
+        for a in _registry()["attributes"]
+    )
+    return markdown(("attribute", "type", "unit", "side", "meaning"), rows)
 
 
 def header_table() -> str:
     """Every header of an event-log record."""
     rows = ((f"`{h['name']}`", h["type"], h["description"]) for h in _registry()["headers"])
-    return _table(("header", "type", "meaning"), rows)
+    return markdown(("header", "type", "meaning"), rows)
 
 
 def block_table() -> str:
     """Every field of `TokenBlock`."""
     rows = ((f"`{b['name']}`", b["shape"], b["unit"], b["description"]) for b in _registry()["token_block"])
-    return _table(("field", "shape", "unit", "meaning"), rows)
+    return markdown(("field", "shape", "unit", "meaning"), rows)
 
 
 def rpc_table() -> str:
     """Every method of the escalation service."""
     found = RPC.finditer(PROTO.read_text("utf-8"))
     rows = ((f"`{r['name']}`", f"`{r['takes']}`", f"`{r['gives']}`", _joined(r["comment"])) for r in found)
-    return _table(("method", "request", "response", "meaning"), rows)
+    return markdown(("method", "request", "response", "meaning"), rows)
 
 
 def _joined(comment: str) -> str:
@@ -57,19 +59,23 @@ def _joined(comment: str) -> str:
 
 def _body(message: str) -> list[str]:
     """Lines of one message or enum."""
-    found = re.search(rf"^ *(?:message|enum) {message} \{{\n(.*?)^ *\}}", PROTO.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    found = re.search(
+        rf"^ *(?:message|enum) {message} \{{\n(.*?)^ *\}}", PROTO.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
     assert found is not None, message
     return found[1].splitlines()
 
 
 def event_table() -> str:
     """Every field of an escalation."""
-    rows = ((f"`{f['name']}`", f["comment"] or "") for line in _body("Escalation") if (f := FIELD.match(line)))
-    return _table(("field", "note"), rows)
+    rows = (
+        (f"`{f['name']}`", f["comment"] or "") for line in _body("Escalation") if (f := FIELD.match(line))
+    )
+    return markdown(("field", "note"), rows)
 
 
 def enum_table() -> str:
     """Why the server ends a stream."""
     found = (v for line in _body("Reason") if (v := VALUE.match(line)))
     rows = ((f"`{v['name']}`", v["comment"] or "") for v in found if v["name"] != "UNSPECIFIED")
-    return _table(("reason", "meaning"), rows)
+    return markdown(("reason", "meaning"), rows)

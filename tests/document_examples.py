@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from sybil import Sybil
 from sybil.document import PythonDocStringDocument
+from sybil.example import SybilFailure
 from sybil.parsers.markdown import PythonCodeBlockParser
 from sybil.parsers.rest import DocTestParser
 
@@ -42,6 +43,12 @@ class ExampleItem(pytest.Item):
         """Run them; the first that fails says its file and line."""
         for example in sybil_of(self.path).parse(self.path).examples():
             example.evaluate()
+
+    def repr_failure(self, excinfo, style=None):
+        """Say what was expected and what came, without the way there."""
+        if isinstance(excinfo.value, SybilFailure):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
 
     def reportinfo(self):
         """Say which file it is."""

@@ -1,6 +1,6 @@
 """The bounds of the chain logits -> ratio -> total variation -> sequence -> reward and gradient.
 
-Numbers in parentheses are statements of bounds.md, e.g. (A2).  Conventions of every function:
+Numbers in parentheses are statements of docs/mathematics.md, e.g. (A2).  Conventions of every function:
 
 - pure, float64, vectorised over any shape by broadcasting; scalars give float64 scalars;
 - exact to rounding from 1e-150 (below, a square is no float) to the largest float; infinity is a

@@ -1,4 +1,4 @@
-"""Inverting the chain: declare one level, derive every level below it (bounds.md F1 to F6).
+"""Inverting the chain: declare one level, derive every level below it (docs/mathematics.md F1 to F6).
 
 A derived budget is sufficient, never necessary: exceeding it means "certificate lost", not
 "violated".  Every budget is non-decreasing in the declared one and non-increasing in the

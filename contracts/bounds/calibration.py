@@ -1,4 +1,4 @@
-"""Drift of confidence and calibration (bounds.md E1 to E5).
+"""Drift of confidence and calibration (docs/mathematics.md E1 to E5).
 
 f is the confidence one kernel gives an answer, f' the other's, Y whether it is right.
 There is no Lipschitz bound on binned ECE (E6): confidences on a bin edge, moved by 1e-9,

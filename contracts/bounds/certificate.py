@@ -1,4 +1,4 @@
-"""Always-valid limits on the running mean of a bounded statistic (bounds.md D15, D16).
+"""Always-valid limits on the running mean of a bounded statistic (docs/mathematics.md D15, D16).
 
 No i.i.d. assumption, valid at every moment and under any stopping rule, and the state is
 three numbers that shards add.  The statistics of `ratio`, `gradient` and `reward` go in.

@@ -1,4 +1,4 @@
-"""One token: from the oscillation of the logit drift to divergences (bounds.md A1 to A10).
+"""One token: from the oscillation of the logit drift to divergences (docs/mathematics.md A1 to A10).
 
 q is the inference kernel (tokens are drawn from it), p the training kernel, w = p/q, and D
 the oscillation (`oscillation`).

@@ -1,4 +1,4 @@
-"""Reading the chain upward: what a lower budget guarantees above it (bounds.md F, from A, B, C, D).
+"""Reading the chain upward: what a lower budget guarantees above it (docs/mathematics.md F, from A, B, C, D).
 
 A contract that declares several levels is checked with these: where the forecast exceeds the
 declared upper budget, the lower clause alone is not sufficient.  Scalars in, floats out.

@@ -1,4 +1,4 @@
-"""From the importance ratio to policy-gradient bias, one token (bounds.md D1 to D3, D9, D10, D14, D17).
+"""From the importance ratio to policy-gradient bias, one token (docs/mathematics.md D1 to D3, D9, D10, D14, D17).
 
 Every result is beta, the bias in units of ``A_max G``: largest advantage times largest
 score norm.  Multiply by both (`gradient_bias`) to get the norm of the bias.

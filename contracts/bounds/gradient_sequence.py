@@ -1,4 +1,4 @@
-"""Policy-gradient bias over whole responses (bounds.md D11, D12), in units of A_max G.
+"""Policy-gradient bias over whole responses (docs/mathematics.md D11, D12), in units of A_max G.
 
 Token-level weights fix the action at each step, never the prefix it is taken in: they
 remove a 1/H share of the worst case.

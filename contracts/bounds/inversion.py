@@ -1,4 +1,4 @@
-"""One step down the chain at a time: the budget that suffices below a budget (bounds.md F1 to F5).
+"""One step down the chain at a time: the budget that suffices below a budget (docs/mathematics.md F1 to F5).
 
 Scalars in, floats out, because a contract declares scalars.  Errors are `ContractError`
 without a place: the caller knows the line.

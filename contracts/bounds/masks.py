@@ -1,4 +1,4 @@
-"""What a mask or a clip range catches because the kernels differ (bounds.md D7, D10, D18).
+"""What a mask or a clip range catches because the kernels differ (docs/mathematics.md D7, D10, D18).
 
 A mask drops a whole token where truncation only shortens its weight, so its bias does not
 vanish with the drift while a threshold lies inside the bulk of w.

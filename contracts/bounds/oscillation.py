@@ -1,4 +1,4 @@
-"""Where the oscillation D comes from (bounds.md A1, A8, A20).
+"""Where the oscillation D comes from (docs/mathematics.md A1, A8, A20).
 
 ``D = (max - min of z_train - z_inference) / temperature``, dimensionless: the one input of
 every a-priori bound.  It does not see a constant shift of all logits, which is harmless,

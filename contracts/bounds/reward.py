@@ -1,4 +1,4 @@
-"""From total variation to reward and metrics (bounds.md C1 to C7).
+"""From total variation to reward and metrics (docs/mathematics.md C1 to C7).
 
 ``tv`` is the total variation of the two response laws for one prompt; averaged over prompts
 every bound here keeps its form with the mean TV.  A slice with a share s of the traffic may

@@ -1,4 +1,4 @@
-"""From tokens to whole responses (bounds.md B1 to B6; B7 is `ratio.shortfall` of the summed log-ratio).
+"""From tokens to whole responses (docs/mathematics.md B1 to B6; B7 is `ratio.shortfall` of the summed log-ratio).
 
 A response has at most H tokens (the horizon); its end is absorbing.  Functions named
 ``..._steps`` take one value per step in the last axis; the others take one value that

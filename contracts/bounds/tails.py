@@ -1,4 +1,4 @@
-"""How much ratio a threshold cuts off (bounds.md D4 to D6, D8, D13).
+"""How much ratio a threshold cuts off (docs/mathematics.md D4 to D6, D8, D13).
 
 C >= 1 is an upper threshold of w, c <= 1 a lower one or a clip range.  Every bound from D
 alone is a supremum over all pairs of that oscillation, reached by a two-valued w.

@@ -1,4 +1,4 @@
-"""Total variation at one prefix from the top-K lists of both kernels (bounds.md A18)."""
+"""Total variation at one prefix from the top-K lists of both kernels (docs/mathematics.md A18)."""
 
 import numpy as np
 from numpy.typing import ArrayLike

@@ -1,7 +1,7 @@
 """Causes: each looks at the features and says how much they look like it.
 
-Thresholds were set on the recordings of real engines (docs/diagnosis.md) and on the synthetic
-table of peers-rl 4.3; confidences are ramps between "healthy or another cause" and "every
+Thresholds were set on the recordings of real engines whose features docs/diagnosis.md lists;
+confidences are ramps between "healthy or another cause" and "every
 recorded case of this cause".  Below `MIN_CONFIDENCE` the answer is `unknown`.
 """
 
@@ -164,8 +164,8 @@ def _processes(sampling: Sampling) -> bool:
 def _stale(scene: Scene) -> float:
     """Sampled tokens became likelier (mean ratio above 1), or a few tokens carry the whole drift.
 
-    Recorded: mean-ratio z 8-50 and kurtosis 38-118 from 1 to 8 optimiser steps; kernels alone
-    stay below |z| 1 and kurtosis 20.
+    Recorded: mean-ratio z 11-32 and kurtosis 43-140 from 1 to 8 optimiser steps; healthy kernels
+    stay below z 1.5 and kurtosis 20.
     """
     if scene.lag > 0:
         return 1.0

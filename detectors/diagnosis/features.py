@@ -14,7 +14,7 @@ MIN_BIN = 100  # tokens a position bin needs before its mean says anything
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Diagnostic features of one slice (peers-rl 4.3); NaN where the slice cannot tell.
+    """Diagnostic features of one slice (docs/diagnosis.md); NaN where the slice cannot tell.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Features:
         Mean of |ell| over its median: 1 for a constant, 1.2 for Gaussian, 1.4-1.6 for rounding
         noise of real kernels, 1.7 and more where a few tokens carry the drift.
     kurtosis : float
-        Fourth moment over squared variance of ell; 3 for Gaussian, 5-15 for rounding noise.
+        Fourth moment over squared variance of ell; 3 for Gaussian, 5-19 for rounding noise.
     slope : float
         Least-squares slope of log p on log q; 1 unless one side is scaled.
     correlation, back, ahead : float

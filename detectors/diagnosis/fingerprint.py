@@ -20,8 +20,8 @@ __all__ = ["BANDS", "EDGES", "FIELDS", "HISTOGRAM", "Fingerprint", "Recent", "fi
 BANDS = (np.log(0.9), np.log(0.5), np.log(0.1), np.log(0.01))
 # Position in the response: powers of four, so that long contexts keep four bins a decade or so.
 EDGES = (0, 16, 64, 256, 1024, 4096, 16384)
-# |ell| in powers of two from 2^-15 to 2^5 nats: enough for medians of fp32 noise and for broken tokens
-HISTOGRAM = tuple(2.0**e for e in range(-15, 6))
+# |ell| in powers of two from 2^-24 to 2^5 nats: from the median of float32 noise (about 2^-18) to broken tokens
+HISTOGRAM = tuple(2.0**e for e in range(-24, 6))
 CEILING = 50.0  # nats; squares and fourth powers of |ell| stay finite and comparable
 
 

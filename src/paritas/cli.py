@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from paritas import __version__
-from paritas.errors import ParitasError, UsageError
+from paritas.errors import ContractError, ParitasError, UsageError
 
 __all__ = ["main"]
 
 USAGE = 64
-COMMANDS = ("contract", "check", "up", "ingest", "watch", "demo")
+COMMANDS = ("contract", "check", "up", "agent", "ingest", "watch", "demo")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         return _say(error, USAGE)
     except ParitasError as error:
-        return _say(error, USAGE if error.code == "contract" else 1)
+        return _say(error, USAGE if isinstance(error, ContractError) else 1)
     except KeyboardInterrupt:
         return 130  # as a shell reports SIGINT
     except BrokenPipeError:

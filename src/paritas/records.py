@@ -272,6 +272,7 @@ class Reason(StrEnum):
     MATCHED = "matched"  # observed identity equals the declared one
     DIFFERS = "differs"  # observed identity differs from the declared one
     NEEDS_MORE_UNITS = "needs_more_units"
+    CERTIFICATE_LOST = "certificate_lost"  # a derived limit is exceeded: it proves nothing any more, and breaks nothing
     FALSIFIABLE_ONLY = "falsifiable_only"  # nothing can certify this statistic online
     COVERAGE = "coverage"  # too much is missing for any pass
     NO_UNITS = "no_units"
@@ -286,7 +287,7 @@ class Verdict:
     Attributes
     ----------
     estimate, lower, upper : float
-        Mean over units and its always-valid limits (bounds.md D16), in the statistic's unit; NaN without data.
+        Mean over units and its always-valid limits (docs/mathematics.md D16), in the statistic's unit; NaN without data.
     limit : float
         The contract's limit in the same unit.
     log10_e : float

@@ -194,6 +194,40 @@ def test_a_by_slice_is_found_by_the_name_it_is_declared_by():
     assert rule_for(ruled, asked) == 0
 
 
+def without_data(change, second, **more):
+    return replace(crossing(change, second, **more), no_data=True)
+
+
+@pytest.mark.parametrize(
+    ("when", "found"),
+    [(When(), False), (When(state=(State.NO_DATA,)), True), (When(clause=("tv",)), False)],
+    ids=str,
+)
+def test_only_a_rule_that_names_missing_data_answers_it(when, found):
+    ruled = contract(TV, escalation=(rule(when=when),))
+    assert rule_for(ruled, without_data(VIOLATED, 1)) == (0 if found else None)
+
+
+def test_missing_data_and_a_broken_limit_are_two_incidents():
+    both = When(state=(State.NO_DATA, State.VIOLATED))
+    events = run(
+        escalator(rule(when=both, keep=0)),
+        without_data(VIOLATED, 1),
+        crossing(VIOLATED, 2),
+        without_data(RECOVERED, 3),
+        99,
+    )
+    assert told(events) == [
+        (1, "pending", "firing", 0),
+        (2, "pending", "firing", 0),
+        (3, "firing", "recovering", 0),
+        (3, "recovering", "resolved", 0),
+    ]
+    assert len({e.incident_id for e in events}) == 2
+    assert events[0].incident_id == events[2].incident_id == events[3].incident_id
+    assert events[0].summary == "tv firing in all: no data"
+
+
 def test_the_first_rule_that_fits_answers():
     rules = (rule(when=When(clause=("ratio_tail",))), rule(), rule(when=When(clause=("tv",))))
     assert rule_for(contract(TV, escalation=rules), crossing(VIOLATED, 1)) == 1

@@ -266,6 +266,20 @@ def test_new_weights_supersede_and_old_ones_coming_late_do_not():
     assert [(c.change.value, c.weights_version) for c in found] == [("violated", "1"), ("superseded", "1")]
 
 
+def test_under_new_weights_everything_is_tested_afresh():
+    outcomes = [
+        paired(replace(o.pair, weights_version="1" if i < 30 else "2"))
+        for i, o in enumerate(units([0.9] * 30 + [0.0] * 10 + [0.9] * 30))
+    ]
+    found = crossings_of(contract(clause("tv", 0.05)), outcomes)
+    told = [(c.change.value, c.weights_version) for c in found]
+    assert told == [("violated", "1"), ("superseded", "1"), ("violated", "2")]
+    assert found[2].event_ns >= 40 * NS
+    quiet = evaluated(contract(clause("tv", 0.05)), outcomes[:40])
+    assert not quiet.bank.violated[0]
+    assert quiet.bank.units[0] == 10
+
+
 def test_the_first_weights_supersede_nothing():
     outcomes = [paired(replace(o.pair, weights_version="1")) for o in units([0.9] * 30)]
     assert [c.change.value for c in crossings_of(contract(clause("tv", 0.05)), outcomes)] == ["violated"]

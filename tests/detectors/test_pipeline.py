@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pair_factory import EVERYTHING, NS, both, clause, contract
+from pair_factory import EVERYTHING, NS, both, clause, contract, top_k
 from trace_streams import STALE_FROM, stream, watched
 
 from paritas.contracts.load import load_named
 from paritas.contracts.model import Compare, Escalation, Family, Level, Stage, When
 from paritas.detectors.pipeline import Detector, TraceAccount
 from paritas.detectors.snapshot import dump, load
-from paritas.records import Phase, Severity, State, TokenStatus
+from paritas.records import Phase, Reason, Severity, State, TokenStatus
 
 TRACES = stream()
 SECOND_NS = len(TRACES) * NS // 40  # later than every sequence
@@ -120,7 +120,7 @@ def test_memory_reaches_a_plateau():
             event_ns = trace.event_ns + part * 8 * NS
             moved = replace(trace, sequence_id=f"{part}{trace.sequence_id}", event_ns=event_ns)
             list(machine.process([moved], event_ns))
-        machine.pairer._done.clear()  # finished sequences are remembered by name: test_pairing bounds them
+        machine.pairer.matcher._done.clear()  # finished sequences are remembered by name: test_pairing bounds them
         sizes.append(len(pickle.dumps(machine)))
     assert max(sizes[2:]) <= 1.05 * sizes[1]
 
@@ -155,6 +155,36 @@ def test_silence_is_the_time_since_a_kernel_last_spoke():
     (event,) = machine.tick(31 * NS)  # the inference kernel
     assert (event.clause, event.slice, event.after) == ("silence", "all", Phase.FIRING)
     assert machine.verdicts()[0].limit == 30.0
+
+
+def test_a_kernel_that_speaks_again_is_no_longer_silent():
+    rules = (Escalation(When(), (Level(Severity.WARNING),), keep_firing_for_s=0.0),)
+    machine = Detector(contract(clause("silence", 30.0, Family.OBSERVABILITY), escalation=rules))
+    list(machine.observe((machine.pairer.matcher.take(t, 0) for t in both()), 0))
+    fired = list(machine.tick(31 * NS))
+    assert list(machine.tick(32 * NS)) == []  # told once
+    list(machine.observe((machine.pairer.matcher.take(t, 33 * NS) for t in both("b")), 33 * NS))
+    after = list(machine.tick(34 * NS))
+    assert [e.after for e in [*fired, *after]] == [Phase.FIRING, Phase.RECOVERING, Phase.RESOLVED]
+    assert len({e.incident_id for e in [*fired, *after]}) == 1
+
+
+NO_DATA = Escalation(When(state=(State.NO_DATA,)), (Level(Severity.WARNING),), keep_firing_for_s=0.0)
+
+
+def test_a_clause_without_data_is_told_when_its_time_is_over_and_when_data_comes():
+    whole = contract(clause("tv_topk", 0.1), escalation=(NO_DATA,), compare=Compare(pair_within_s=60.0))
+    machine = Detector(whole)
+    assert list(machine.tick(NS // 2)) == []  # nothing has ever come
+    list(machine.process(both(event_ns=NS), NS))  # a pair, but no lists
+    early = [e for s in range(2, 61) for e in machine.tick(s * NS)]
+    (event,) = machine.tick(61 * NS)
+    assert early == []
+    assert (event.clause, event.slice, event.after) == ("tv_topk", "all", Phase.FIRING)
+    assert event.summary == "tv_topk firing in all: no data"
+    lists = top_k([[1, 2]] * 3, np.log([[0.6, 0.4]] * 3))
+    list(machine.process([replace(t, top=lists) for t in both("b", event_ns=62 * NS)], 62 * NS))
+    assert [e.after for e in machine.tick(63 * NS)] == [Phase.RECOVERING, Phase.RESOLVED]
 
 
 def test_dwell_times_end_while_nothing_arrives():
@@ -292,3 +322,24 @@ def test_a_refuted_limit_and_missing_data_are_two_incidents():
         ("pairing_rate", State.VIOLATED),
         ("nonfinite_rate", State.NO_DATA),
     }
+
+
+def test_a_pair_made_after_the_deadline_counts_against_pairing():
+    late = clause("pairing_rate", None, Family.OBSERVABILITY, at_least=0.9, within_s=5.0)
+    machine = Detector(contract(late))
+    for i, delay_s in enumerate((1, 5, 6, 60)):
+        inference, train = both(f"s{i}")
+        list(machine.process([inference], 0))
+        list(machine.process([train], delay_s * NS))
+    list(machine.flush(100 * NS))
+    (verdict,) = machine.verdicts()
+    assert (verdict.units, verdict.estimate, verdict.state) == (4, 0.5, State.UNDECIDED)
+
+
+def test_a_derived_limit_loses_its_certificate_and_is_never_violated():
+    derived = clause("tv", 0.05, derived=True)
+    machine = Detector(contract(derived, escalation=rule(State.VIOLATED)))
+    events = [e for i in range(30) for e in machine.process(both(f"s{i}", p=(-5.0, -6.0, -4.0)), 0)]
+    events += machine.flush(0)
+    (verdict,) = machine.verdicts()
+    assert (verdict.state, verdict.reason, events) == (State.UNDECIDED, Reason.CERTIFICATE_LOST, [])

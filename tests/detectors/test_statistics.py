@@ -86,7 +86,7 @@ DIRECT = {
     "sequence_tv": sequence_tv,
     "gradient_bias": mean_of(own_bias),
     "phantom_clip_rate": mean_of(outside),
-    "calibration_gap": lambda one, c, kept: abs(mean(tokens_of(one, kept, "gap"))),
+    "calibration_gap": lambda one, c, kept: mean(tokens_of(one, kept, "gap")),
     "kl_k3": mean_of(lambda ell, c: ratio(ell, 50.0) - 1.0 - min(ell, 50.0)),
     "chi_square": mean_of(lambda ell, c: (ratio(ell, 50.0) - 1.0) ** 2),
     "ess": mean_of(lambda ell, c: ratio(ell, 50.0) ** 2),

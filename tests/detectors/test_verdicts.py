@@ -101,6 +101,18 @@ TABLE = {
     ),
     "more often": (clause("top1_frequency", 0.05), with_top1([0.4] * 200), "violated", "refuted"),
     "less often": (clause("top1_frequency", 0.05), with_top1([-0.4] * 200), "violated", "refuted"),
+    "at the lower limit": (
+        clause("top1_frequency", 0.05),
+        with_top1([-0.05] * 4000),
+        "undecided",
+        "needs_more_units",
+    ),
+    "a derived limit": (
+        clause("tv", 0.1, derived=True),
+        units([0.5] * 200),
+        "undecided",
+        "certificate_lost",
+    ),
     "ess broken": (clause("ess", at_least=0.9), units([0.0] * 9), "undecided", "falsifiable_only"),
 }
 
@@ -145,6 +157,30 @@ def test_estimate_and_limits_are_in_the_clauses_unit():
     assert found.estimate == pytest.approx(300 / 303)
     assert 0.9 <= found.lower < found.estimate < found.upper <= 1.0
     assert (found.limit, found.units, found.unit) == (0.9, 303, "share")
+
+
+def test_a_derived_limit_can_only_lose_its_certificate():
+    found = judged(clause("tv", 0.1, derived=True), units([0.6] * 8))
+    assert says(found) == ("undecided", "certificate_lost")
+    assert found.log10_e >= found.threshold_log10
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_calibration_gap_of_either_sign_is_refuted_and_noise_is_not(sign):
+    noise = np.random.default_rng(5).normal(0.0, 0.2, 400)
+    assert judged(clause("calibration_gap", 0.05), with_gap(noise)).state is State.UNDECIDED
+    shifted = judged(clause("calibration_gap", 0.05), with_gap(noise * 0.2 + sign * 0.2))
+    assert says(shifted) == ("violated", "refuted")
+    assert shifted.estimate == pytest.approx(sign * 0.2, abs=0.01)
+
+
+def with_gap(values):
+    """Outcomes of one-token pairs with these calibration gaps."""
+    ones = [pair([0.0], name=f"s{i}") for i in range(len(values))]
+    return [
+        paired(replace(one, top=replace(one.top, gap=np.array([v]))))
+        for one, v in zip(ones, values, strict=True)
+    ]
 
 
 def test_top1_limits_run_from_minus_one_to_one():
@@ -340,5 +376,5 @@ def test_the_identity_verdict_is_compared_not_estimated():
 def test_every_state_and_reason_that_a_row_can_have_is_in_the_table():
     told = {(state, reason) for _, _, state, reason in TABLE.values()}
     assert {state for state, _ in told} == {s.value for s in State}
-    elsewhere = {Reason.DIFFERS, Reason.COVERAGE, Reason.NOT_APPLICABLE}
+    elsewhere = {Reason.DIFFERS, Reason.COVERAGE, Reason.NOT_APPLICABLE, Reason.CERTIFICATE_LOST}
     assert {reason for _, reason in told} == {r.value for r in Reason if r not in elsewhere}

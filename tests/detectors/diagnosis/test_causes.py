@@ -112,6 +112,13 @@ def test_nothing_to_look_at_is_unknown():
     assert [(f.cause, f.slice, f.confidence) for f in told] == [("unknown", "s", 1.0)]
 
 
+def test_noise_of_which_a_few_tokens_carry_the_fourth_moment_is_not_called_rounding():
+    scene = scene_of(HEALTHY, 1)
+    heavy = replace(scene, features=replace(scene.features, kurtosis=60.0, spread=1.5))
+    assert first(scene).cause == "precision_noise"
+    assert first(heavy).cause == "unknown"
+
+
 def test_kernels_that_agree_in_every_bit_are_unknown():
     one = pair([0.0] * 40, np.linspace(-3.0, -0.1, 40))
     scene = Scene(Features.of(Fingerprint(fingerprints(PairBatch.of([one]))[0])))

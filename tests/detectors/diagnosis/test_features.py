@@ -141,5 +141,12 @@ def test_a_lost_token_leaves_features_finite():
     ).all()
 
 
+def test_a_few_late_tokens_say_nothing_however_large():
+    early, late = pair([0.01, -0.013, 0.002] * 130), pair([1.0] * 9, position=np.arange(5000, 5009))
+    alone, together = features_of([early]), features_of([early, late])
+    assert together.position_growth == alone.position_growth
+    assert together.position_z == alone.position_z
+
+
 def test_too_few_positions_say_nothing():
     assert np.isnan(features_of([pair([0.1] * 15)]).position_growth)

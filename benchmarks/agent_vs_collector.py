@@ -1,0 +1,202 @@
+"""Our agent beside the OpenTelemetry Collector: the same requests over HTTP into the same real broker.
+
+Both get `RECORDS` requests of one sequence each over `SENDERS` connections and must have every record in
+the topic, acknowledged by the broker, before the clock stops.  The sender is the same and not counted:
+what is compared is the CPU time of the process between (all its threads) and its peak resident memory,
+read from /proc.  The wall clock is printed, but on a small machine broker and sender share it.
+
+The agent writes its spool to disk on the way and survives a kill; the collector keeps its queue in
+memory.  Both compress with zstd and wait for acks=all.
+
+Run: python benchmarks/agent_vs_collector.py      (needs Java, Maven and Go; fetches and builds once)
+"""
+
+import http.client
+import os
+import sys
+import tempfile
+import threading
+import time
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka.admin import NewTopic
+from wire_speed import RESOURCE, traces
+
+from paritas.wire import encode
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "system"))
+from kafka_broker import KafkaBroker
+from otel_parts import OTEL, collector, free_port, running, wait_until
+
+LENGTH = 1024  # tokens a sequence
+RECORDS = 4000
+WARM_UP = 200  # requests before the clock: Go grows its heap, Python imports
+SENDERS = 4
+PARTITIONS = 4
+DEADLINE_S = 180.0
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What one program took for the payload."""
+
+    cpu_s: float
+    wall_s: float
+    peak_mib: float
+    tokens: int
+    spans: int
+
+    @property
+    def tokens_per_cpu_s(self):
+        return self.tokens / self.cpu_s
+
+    def line(self, name):
+        return (
+            f"{name:>10}: {self.spans / self.wall_s:8.0f} spans/s, {self.cpu_s:6.2f} CPU s,"
+            f" {self.tokens_per_cpu_s / 1e6:6.2f} M tokens/s a core, peak {self.peak_mib:5.0f} MiB"
+        )
+
+
+def cpu_s(pid):
+    """Return the CPU time of a process and its threads, s."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * TICK_S
+
+
+def peak_mib(pid):
+    """Return the most memory a process had resident, MiB."""
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+
+
+def payload(name, number, seed=0):
+    """Return `number` requests of one span each; every sequence has a name of its own, the columns repeat."""
+    batch = traces(np.random.default_rng(seed), LENGTH)
+    named = (replace(batch[index % len(batch)], sequence_id=f"{name}-{index}") for index in range(number))
+    return [record.value for record in encode(list(named), resource=RESOURCE)]
+
+
+def post_all(port, bodies):
+    """Post the bodies over `SENDERS` connections; every answer must be 200."""
+    parts = [bodies[start::SENDERS] for start in range(SENDERS)]
+    wrong = []
+    threads = [threading.Thread(target=_post, args=(port, part, wrong)) for part in parts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong, wrong[:3]
+
+
+def _post(port, bodies, wrong):
+    headers = {"Content-Type": "application/x-protobuf"}
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+        for body in bodies:
+            connection.request("POST", "/v1/traces", body, headers)
+            answer = connection.getresponse()
+            answer.read()
+            if answer.status != http.client.OK:
+                wrong.append((answer.status, answer.reason))
+
+
+class Topic:
+    """A new topic, and how many records it holds."""
+
+    def __init__(self, bootstrap, name):
+        self.name = name
+        self._partitions = [TopicPartition(name, number) for number in range(PARTITIONS)]
+        with closing(KafkaAdminClient(bootstrap_servers=bootstrap)) as admin:
+            admin.create_topics([NewTopic(name, PARTITIONS, 1)])
+        self._consumer = KafkaConsumer(bootstrap_servers=bootstrap)
+
+    def records(self):
+        return sum(self._consumer.end_offsets(self._partitions).values())
+
+    def close(self):
+        self._consumer.close()
+
+
+def measure(part, topic):
+    """Send warm-up and payload to the program and return what the payload took."""
+    pid, bodies = part.process.pid, payload("timed", RECORDS)
+    arrive(part, topic, payload("warm-up", WARM_UP), WARM_UP)
+    start_cpu_s, start_s = cpu_s(pid), time.perf_counter()
+    arrive(part, topic, bodies, WARM_UP + RECORDS)
+    wall_s = time.perf_counter() - start_s
+    return Figures(cpu_s(pid) - start_cpu_s, wall_s, peak_mib(pid), RECORDS * LENGTH, RECORDS)
+
+
+def arrive(part, topic, bodies, wanted):
+    """Post the bodies and wait until the broker holds `wanted` records."""
+    post_all(part.ports["OTLP_HTTP_PORT"], bodies)
+    wait_until(lambda: topic.records() >= wanted, f"{wanted} records", deadline_s=DEADLINE_S, alive=part)
+
+
+@contextmanager
+def the_collector(bootstrap, topic, folder):
+    environment = {"KAFKA_BROKERS": bootstrap, "KAFKA_TOPIC": topic}
+    with collector(OTEL / "gateway.yaml", folder / "collector.log", environment=environment) as part:
+        yield part
+
+
+AGENT = """name: bench
+spool: {{path: {folder}/spool, sync: interval}}
+receivers: {{http: {{listen: "127.0.0.1:{port}"}}}}
+destination: {{kafka: {{bootstrap: ["{bootstrap}"], topic: {topic}, compression: zstd}}}}
+health: {{listen: "127.0.0.1:{health}", report: 0s}}
+"""
+
+
+@contextmanager
+def our_agent(bootstrap, topic, folder):
+    ports = {"OTLP_HTTP_PORT": free_port(), "METRICS_PORT": free_port()}
+    config = folder / "agent.yaml"
+    config.write_text(
+        AGENT.format(
+            folder=folder,
+            port=ports["OTLP_HTTP_PORT"],
+            health=ports["METRICS_PORT"],
+            bootstrap=bootstrap,
+            topic=topic,
+        )
+    )
+    command = [Path(sys.executable).with_name("paritas"), "agent", f"--config={config}"]
+    with running(command, folder / "agent.log", environment={}, ports=ports) as part:
+        wait_until(lambda: "\nready\n" in part.text(), "agent ready", alive=part)
+        yield part
+
+
+PROGRAMS = {"collector": the_collector, "agent": our_agent}
+
+
+def compare():
+    """Return the figures of both programs, each with a topic of its own on one broker."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        broker = stack.enter_context(KafkaBroker(folder / "kafka"))
+        return {name: _figures(name, broker.bootstrap, folder) for name in PROGRAMS}
+
+
+def _figures(name, bootstrap, folder):
+    with (
+        closing(Topic(bootstrap, f"bench-{name}")) as topic,
+        PROGRAMS[name](bootstrap, topic.name, folder) as part,
+    ):
+        return measure(part, topic)
+
+
+def main():
+    found = compare()
+    for name, figures in found.items():
+        print(figures.line(name))
+    ratio = found["agent"].tokens_per_cpu_s / found["collector"].tokens_per_cpu_s
+    print(f"agent / collector: x{ratio:.2f} tokens a CPU second")
+
+
+if __name__ == "__main__":
+    main()

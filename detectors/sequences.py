@@ -1,0 +1,186 @@
+"""Sequences: what has arrived of each, and how it ended; no sequence looks at another.
+
+The half of pairing that can be spread over machines by sequence.  In one process one `Matcher`
+holds every sequence; on Flink each key has a small one.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from paritas.contracts.model import Compare
+from paritas.detectors.matching import join_segments, lost, match
+from paritas.detectors.pairs import PairOutcome
+from paritas.records import PairReason, Role, TokenStatus, TokenTrace
+
+__all__ = ["Key", "Matcher", "Step", "Taken", "Waiting"]
+
+NS = 1_000_000_000
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """What happened to one sequence.
+
+    Attributes
+    ----------
+    key : (run id, sequence id)
+    admitted : bool
+        It is new and waits from now on.
+    outcome : PairOutcome or None
+        How it ended, if it did.
+    extra : bool
+        The outcome is that of a surplus trace (duplicate, late), not of the sequence.
+    """
+
+    key: Key
+    admitted: bool = False
+    outcome: PairOutcome | None = None
+    extra: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Taken:
+    """What one trace did; all that the stages behind need to know of it.
+
+    Attributes
+    ----------
+    role, event_ns, group_id, counts
+        Of the trace; counts are tokens by status.
+    steps : tuple of Step
+        In order; sequences that had to make room come before the trace's own.
+    """
+
+    role: Role
+    event_ns: int
+    run_id: str
+    group_id: str
+    counts: Mapping[TokenStatus, int]
+    steps: tuple[Step, ...]
+
+
+@dataclass(slots=True)
+class Waiting:
+    """What has arrived of one sequence."""
+
+    key: Key
+    first_seen_ns: int
+    segments: dict[Role, dict[int, TokenTrace]] = field(default_factory=dict)
+
+
+class Matcher:
+    """Pairs the traces of each sequence it is given.
+
+    Parameters
+    ----------
+    compare : Compare
+        The contract's `compare` section.
+    remembered : int
+        Finished sequences remembered for telling duplicates and late halves apart.
+    waiting : int
+        Sequences that may wait at once; beyond it the oldest is given up as unmatched.
+    """
+
+    def __init__(self, compare: Compare, *, remembered: int, waiting: int) -> None:
+        self._compare = compare
+        self._remembered = remembered
+        self._limit = waiting
+        self._waiting: OrderedDict[Key, Waiting] = OrderedDict()
+        self._done: OrderedDict[Key, str] = OrderedDict()
+
+    def take(self, trace: TokenTrace, now_ns: int) -> Taken:
+        """Take one trace; `expire` to the same time comes first."""
+        key = (trace.run_id, trace.sequence_id)
+        if key in self._done:
+            steps = [_surplus(key, trace, _reason_after(self._done[key]))]
+        elif self._known(key, trace):
+            steps = [_surplus(key, trace, PairReason.DUPLICATE)]
+        else:
+            steps = list(self._add(key, trace, now_ns))
+        facts = (trace.kernel.role, trace.event_ns, trace.run_id, trace.group_id, trace.counts())
+        return Taken(*facts, tuple(steps))
+
+    def expire(self, now_ns: int) -> Iterator[Step]:
+        """Give up on halves as old as `pair_within`; the oldest arrived first."""
+        while self._waiting:
+            oldest = next(iter(self._waiting.values()))
+            if self._deadline_ns(oldest) > now_ns:
+                return
+            yield self._end(oldest, _alone(oldest))
+
+    def flush(self) -> Iterator[Step]:
+        """End of input: give up on everything that still waits."""
+        for waiting in list(self._waiting.values()):
+            yield self._end(waiting, _alone(waiting))
+
+    @property
+    def waiting(self) -> int:
+        """Sequences that still wait for their other half."""
+        return len(self._waiting)
+
+    @property
+    def deadline_ns(self) -> int | None:
+        """When the oldest that waits is given up; None if nothing waits."""
+        oldest = next(iter(self._waiting.values()), None)
+        return None if oldest is None else self._deadline_ns(oldest)
+
+    def _deadline_ns(self, waiting: Waiting) -> int:
+        return waiting.first_seen_ns + round(self._compare.pair_within_s * NS)
+
+    def _known(self, key: Key, trace: TokenTrace) -> bool:
+        waiting = self._waiting.get(key)
+        return waiting is not None and trace.start in waiting.segments.get(trace.kernel.role, {})
+
+    def _add(self, key: Key, trace: TokenTrace, now_ns: int) -> Iterator[Step]:
+        admitted = key not in self._waiting
+        if admitted:
+            yield from self._make_room()
+            self._waiting[key] = Waiting(key, now_ns)
+        waiting = self._waiting[key]
+        waiting.segments.setdefault(trace.kernel.role, {})[trace.start] = trace
+        yield replace(self._matched(waiting, now_ns), admitted=admitted)
+
+    def _matched(self, waiting: Waiting, now_ns: int) -> Step:
+        """End the sequence if both views are whole."""
+        inference = join_segments(waiting.segments.get(Role.INFERENCE, {}))
+        train = join_segments(waiting.segments.get(Role.TRAIN, {}))
+        if inference is None or train is None:
+            return Step(waiting.key)
+        outcome = match(inference, train, self._compare)
+        return self._end(waiting, _timed(outcome, (now_ns - waiting.first_seen_ns) / NS))
+
+    def _make_room(self) -> Iterator[Step]:
+        while len(self._waiting) >= self._limit:
+            oldest = next(iter(self._waiting.values()))
+            yield self._end(oldest, _alone(oldest))
+
+    def _end(self, waiting: Waiting, outcome: PairOutcome) -> Step:
+        del self._waiting[waiting.key]
+        self._done[waiting.key] = outcome.reason.value
+        while len(self._done) > self._remembered:
+            self._done.popitem(last=False)
+        return Step(waiting.key, outcome=outcome)
+
+
+def _timed(outcome: PairOutcome, waited_s: float) -> PairOutcome:
+    """The outcome, and how long its pair took."""
+    return (
+        outcome if outcome.pair is None else replace(outcome, pair=replace(outcome.pair, waited_s=waited_s))
+    )
+
+
+def _surplus(key: Key, trace: TokenTrace, reason: PairReason) -> Step:
+    return Step(key, outcome=lost(trace, reason), extra=True)
+
+
+def _reason_after(ended: str) -> PairReason:
+    """Something of a finished sequence came again: late if its other half was given up."""
+    return PairReason.LATE if ended == PairReason.UNMATCHED else PairReason.DUPLICATE
+
+
+def _alone(waiting: Waiting) -> PairOutcome:
+    """The outcome of a sequence whose other half, or a segment, never came."""
+    trace = next(t for parts in waiting.segments.values() for t in parts.values())
+    have = ", ".join(sorted(role.value for role in waiting.segments))
+    return replace(lost(trace, PairReason.UNMATCHED), detail=f"only {have} was reported")

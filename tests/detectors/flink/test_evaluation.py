@@ -1,0 +1,137 @@
+"""Any number of pairing operators, any interleaving, restarts anywhere: what one process says."""
+
+import pickle
+import random
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pair_factory import NS
+from trace_streams import stream, watched
+
+from paritas.contracts.model import Compare
+from paritas.detectors.decode import Decoder
+from paritas.detectors.flink.evaluation import OrderedEvaluation
+from paritas.detectors.flink.events import Arrival
+from paritas.detectors.flink.pairing import KeyedPairing
+from paritas.detectors.pipeline import Detector
+from paritas.records import PairReason
+from paritas.wire import encode
+
+MS = 1_000_000
+CONTRACT = replace(watched(), compare=Compare(pair_within_s=3.0))
+SILENCES = {60: 0.5, 100: 1.0, 150: 2.5, 260: 4.0, 330: 90.0}  # record → seconds of silence before it
+START_NS = 1_700_000_000 * NS
+
+
+@cache
+def log():
+    """Arrivals in the order of the log: two partitions, copies, garbage, silences, equal times, late halves."""
+    made, now_ns, rng = [], START_NS, random.Random(5)
+    values = [(r.key.decode(), r.value) for t in stream() for r in encode([t], resource={})]
+    for i, (key, value) in enumerate(values):
+        now_ns += rng.choice((0, 0, 1, 40)) * MS + round(SILENCES.get(i, 0) * NS)
+        partition = int(key[:2], 16) % 2
+        record = Arrival(now_ns, partition, i, ("agent", "1", str(i)), value)
+        made.append((key, record))
+        if i % 17 == 3:  # sent again by its agent, and by an agent that does not say who it is
+            made.append((key, replace(record, offset=1000 + i)))
+            made.append((key, replace(record, offset=2000 + i, origin=())))
+        if i % 29 == 11:
+            made.append(("0" * 32, Arrival(now_ns, 0, 3000 + i, (), b"\xff no span")))
+    return sorted(made, key=lambda item: (item[1].log_ns, item[1].partition, item[1].offset))
+
+
+@cache
+def one_process():
+    """What the detector of one process says of the log."""
+    detector, decoder = Detector(CONTRACT, deployment="d"), Decoder()
+    names = ("paritas-agent", "paritas-epoch", "paritas-seq")
+    said = []
+    for _, record in log():
+        if not detector.is_repeat(dict(zip(names, record.origin, strict=False))):
+            said += detector.process(decoder.process([record.value]), record.log_ns)
+    said += detector.flush(log()[-1][1].log_ns)
+    return [repr(e) for e in said], [repr(v) for v in detector.verdicts()], dict(detector.evaluator.reasons)
+
+
+class Lane:
+    """One pairing operator: keyed state, one timer a key, events that wait for delivery."""
+
+    def __init__(self):
+        self.states, self.decoder, self.sent = {}, Decoder(), []
+
+    def take(self, key, record):
+        state = pickle.loads(self.states[key]) if key in self.states else KeyedPairing(CONTRACT.compare)
+        self.sent += state.take(record, self.decoder)
+        self.states[key] = pickle.dumps(state)
+
+    def advance(self, log_ns):
+        for key, state in self.states.items():
+            pairing = pickle.loads(state)
+            self.sent += pairing.expire(log_ns)
+            self.states[key] = pickle.dumps(pairing)
+
+    def flush(self):
+        for state in self.states.values():
+            self.sent += pickle.loads(state).flush()
+
+
+def on_flink(rng, lanes, *, restarts=False):
+    """Run the log through `lanes` operators that run ahead of each other as they like."""
+    machine, said = OrderedEvaluation(CONTRACT, deployment="d"), []
+    workers = [Lane() for _ in range(lanes)]
+    queues = [[item for item in log() if int(item[0][-2:], 16) % lanes == i] for i in range(lanes)]
+    while any(queues):
+        lane = rng.choice([i for i in range(lanes) if queues[i]])
+        size = rng.randint(1, 40)
+        for key, record in queues[lane][:size]:
+            workers[lane].take(key, record)
+        del queues[lane][:size]
+        watermark_ns = min((q[0][1].log_ns - MS for q in queues if q), default=log()[-1][1].log_ns)
+        said += deliver(rng, machine, workers, watermark_ns)
+        if restarts:
+            machine = pickle.loads(pickle.dumps(machine))
+    for worker in workers:
+        worker.flush()
+    deliver(rng, machine, workers, 0)
+    said += machine.flush()
+    return (
+        [repr(e) for e in said],
+        [repr(v) for v in machine.verdicts()],
+        dict(machine.detector.evaluator.reasons),
+    )
+
+
+def deliver(rng, machine, workers, watermark_ns):
+    """Let the watermark pass the operators; what they sent arrives before it, in any order."""
+    for worker in workers:
+        worker.advance(watermark_ns)
+    sent = [event for worker in workers for event in worker.sent]
+    rng.shuffle(sent)
+    for event in sent:
+        machine.put(event)
+    for worker in workers:
+        worker.sent.clear()
+    return list(machine.advance(watermark_ns))
+
+
+def test_the_log_has_everything_that_can_go_differently():
+    events, _, reasons = one_process()
+    assert len(events) > 4
+    assert {PairReason.PAIRED, PairReason.UNMATCHED, PairReason.DUPLICATE, PairReason.LATE} <= set(reasons)
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3, 8])
+@settings(max_examples=4)
+@given(rng=st.randoms(use_true_random=False))
+def test_any_number_of_operators_says_what_one_process_says(lanes, rng):
+    assert on_flink(rng, lanes) == one_process()
+
+
+@settings(max_examples=4)
+@given(st.randoms(use_true_random=False))
+def test_restarts_from_its_state_change_nothing(rng):
+    assert on_flink(rng, 2, restarts=True) == one_process()
