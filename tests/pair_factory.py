@@ -1,6 +1,7 @@
 """Traces, pairs, outcomes and contracts in a few words, for the tests of the detectors."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 from hypothesis import strategies as st
@@ -60,6 +61,16 @@ def trace(role, name="s-0", logprob=(-1.0, -2.0, -0.5), **more):
 def both(name="s-0", q=(-1.0, -2.0, -0.5), p=None, **more):
     """Return the two traces of one sequence."""
     return trace("inference", name, q, **more), trace("train", name, q if p is None else p, **more)
+
+
+def segments(role, cuts, n=6, name="s-0", **more):
+    """Cut one view into segments at the given positions."""
+    edges = [0, *cuts, n]
+    values = -np.arange(1, n + 1, dtype=np.float32)
+    return [
+        trace(role, name, values[a:b], token=np.arange(a, b) + 1, start=a, final=b == n, **more)
+        for a, b in pairwise(edges)
+    ]
 
 
 def top_k(tokens, logprob):

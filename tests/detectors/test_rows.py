@@ -12,7 +12,7 @@ from pair_factory import EVERYTHING, SEEDS, clause, contract, ragged_pairs
 from paritas.contracts.catalogue import CATALOGUE, Side, Test
 from paritas.contracts.model import Slice, Stage
 from paritas.detectors.evidence import PairBatch
-from paritas.detectors.rows import clauses_at, make_row, share_of
+from paritas.detectors.rows import TWO_SIDED, clauses_at, make_row, share_of
 from paritas.detectors.statistics import UNIT_VALUES, unit_values
 
 JUDGED = sorted(n for n, e in CATALOGUE.items() if e.test is not Test.STATE)
@@ -37,7 +37,7 @@ def test_wealth_stays_positive_over_the_whole_range(name, data):
     row = row_of(name, data.draw(limits_of(name)), cap=data.draw(st.sampled_from([None, 1.0, 2.0, 5.0])))
     ends = np.array([0.0, row.tau, 1.0 if row.bounded else 1e6])
     # token bets run on the statistic's own scale, the others on the test's
-    if row.entry.test is not Test.CONDITIONAL_MEAN:
+    if row.entry.test is not Test.CONDITIONAL_MEAN and not row.two_sided:
         assert np.all(1.0 + np.outer(ends - row.tau, row.up) >= 0.1 - 1e-9)
     if row.bounded:
         assert np.all(1.0 - np.outer(ends - row.tau, row.down) >= 0.1 - 1e-9)
@@ -51,9 +51,11 @@ def test_ratio_bets_stay_positive_on_every_token(limit, cap):
     assert np.all(1.0 + np.outer(np.array([0.0, cap]) - limit, row.up) >= 0.1 - 1e-9)
 
 
-@given(st.floats(0.0, 0.5))
-def test_top1_bets_stay_positive_on_every_token_both_ways(limit):
-    row = row_of("top1_frequency", limit)
+@pytest.mark.parametrize("name", TWO_SIDED)
+@given(limit=st.floats(0.0, 0.5))
+def test_bets_on_a_signed_mean_stay_positive_both_ways(name, limit):
+    row = row_of(name, limit)
+    assert row.two_sided
     signed = np.array([-1.0, 1.0]) - limit
     assert np.all(1.0 + np.outer(signed, np.abs(row.up)) >= 0.1 - 1e-9)
     assert sorted(row.up) == sorted(-row.up)

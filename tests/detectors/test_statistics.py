@@ -181,6 +181,13 @@ def test_bets_of_long_sequences_neither_overflow_nor_feel_their_neighbours(seed,
         np.testing.assert_allclose(together[i], logs, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize(("ell", "factor"), [(-50.0, 0.1), (9.0, 4.6)])
+def test_a_thousand_factors_of_one_kind_neither_vanish_nor_overflow(ell, factor):
+    batch, asked = PairBatch.of([pair([ell] * 1000)]), clause("mean_ratio", 1.0, cap=5.0)
+    got = token_bets(batch, asked, None, np.array([0.9]))
+    assert got[0, 0] == pytest.approx(1000 * math.log(factor), rel=1e-9)
+
+
 ESTIMATORS = {
     "none": (Estimator("none"), lambda w: 2.0 * max(1.0 - w, 0.0)),
     "tis": (Estimator("tis", cap=3.0), lambda w: 1.0 - min(w, 3.0)),

@@ -99,6 +99,15 @@ def test_an_estimator_that_needs_advantages_cannot_tell():
     assert not whole.known.any()
 
 
+def test_bets_on_a_signed_mean_play_each_sign():
+    row = make_row(clause("calibration_gap", 0.1), EVERYTHING, "all", 1.0)
+    raw = np.array([0.5, -0.5, 0.0])
+    growth, decline = factors(row, row.scale.down(raw))
+    expected = 1.0 + np.abs(row.up) * (np.sign(row.up) * raw[:, None] - 0.1)
+    np.testing.assert_allclose(growth, np.log(expected), rtol=1e-9)
+    assert not decline.any()
+
+
 def test_a_value_that_is_not_known_bets_nothing():
     row = make_row(CLAUSES[0], EVERYTHING, "all", 1.0)
     growth, decline = factors(row, np.array([np.nan, row.tau]))

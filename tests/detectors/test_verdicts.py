@@ -107,12 +107,6 @@ TABLE = {
         "undecided",
         "needs_more_units",
     ),
-    "a derived limit": (
-        clause("tv", 0.1, derived=True),
-        units([0.5] * 200),
-        "undecided",
-        "certificate_lost",
-    ),
     "ess broken": (clause("ess", at_least=0.9), units([0.0] * 9), "undecided", "falsifiable_only"),
 }
 
