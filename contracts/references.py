@@ -16,6 +16,7 @@ def check_references(document: Fields, contract: Contract, names: Names, problem
     _check_doubled(declared_clauses(spec), "clause", problems)
     slices = [(i.value.get("name"), i.value.at("name")) for i in spec.items("slices") if "name" in i.value]
     _check_doubled(slices, "slice", problems)
+    _check_same_keys(spec, problems)
     for found in _slices_of_clauses(spec):
         if found.value not in names.slices:
             _note_slice(found, names, problems)
@@ -34,6 +35,20 @@ def _check_doubled(declared: list[tuple[str, Found]], what: str, problems: Probl
             hint = f"it already stands in line {first[name].place.line}"
             problems.add(at.place, at.path, f"doubled {what} {name!r}", hint)
         first.setdefault(name, at)
+
+
+def _check_same_keys(spec: Fields, problems: Problems) -> None:
+    """Two unselected `by` slices over the same labels would be one and the same."""
+    first: dict[tuple[str, ...], Found] = {}
+    for item in spec.items("slices"):
+        keys = tuple(found.value for found in item.value.items("by"))
+        if not keys or "match" in item.value:
+            continue
+        at = item.value.at("by")
+        if keys in first:
+            hint = f"give one of them a match, or use the slice of line {first[keys].place.line}"
+            problems.add(at.place, at.path, f"another slice is by {', '.join(keys)} already", hint)
+        first.setdefault(keys, at)
 
 
 def _slices_of_clauses(spec: Fields) -> Iterator[Found]:
@@ -73,8 +88,10 @@ def _check_clause(found: Found, names: Names, problems: Problems) -> None:
 
 
 def _check_slice_value(found: Found, names: Names, problems: Problems) -> None:
-    """Accept a declared name, ``NAME=other``, or ``key=value`` of a `by` slice."""
-    keys = tuple(part.split("=", 1)[0] for part in found.value.split(","))
+    """Accept a declared name, ``NAME=other``, or ``key=value`` of a `by` slice, also as ``NAME:key=value``."""
+    name, colon, rest = found.value.partition(":")
+    value = rest if colon and name in names.slices else found.value
+    keys = tuple(part.split("=", 1)[0] for part in value.split(","))
     is_value = "=" in found.value and (
         keys in names.keys or found.value.removesuffix("=other") in names.slices
     )

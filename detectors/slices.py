@@ -48,7 +48,7 @@ class SliceBook:
             return declared.name
         if any(key not in labels for key in declared.by):
             return ""
-        name = ",".join(f"{key}={labels[key]}" for key in declared.by)
+        name = _instance(declared, labels)
         seen = self.seen.setdefault(declared.name, [])
         if name not in seen:
             if len(seen) >= declared.at_most:
@@ -62,6 +62,12 @@ class SliceBook:
         if name not in seen:
             seen.append(name)
         return name
+
+
+def _instance(declared: Slice, labels: Mapping[str, str]) -> str:
+    """``key=value``, with the slice's name in front where it selects: it may share its keys with another."""
+    values = ",".join(f"{key}={labels[key]}" for key in declared.by)
+    return f"{declared.name}:{values}" if declared.match is not None else values
 
 
 def labels_of(outcome: PairOutcome) -> dict[str, str]:

@@ -183,3 +183,13 @@ def test_a_mask_and_its_complement_share_out_the_tokens(pairs, limit):
         above = token_mask(Match(tokens=(need(field, "Gt", limit),)), batch)
         rest = token_mask(Match(tokens=(need(field, "Lte", limit),)), batch)
         assert (above ^ rest).all(), field
+
+
+def test_a_selecting_by_slice_keeps_its_values_apart_from_another_over_the_same_label():
+    plain = Slice("replica", by=("replica",))
+    long = Slice(
+        "long", by=("replica",), match=Match(labels=(Requirement("length", Operator.IN, ("long",)),))
+    )
+    book = SliceBook([plain, long])
+    outcome = paired(pair([0.0], attributes={"replica": "r1", "length": "long"}))
+    assert [name for _, name in book.instances(outcome)] == ["replica=r1", "long:replica=r1"]

@@ -1,0 +1,67 @@
+"""What travels between the operators."""
+
+from dataclasses import dataclass
+
+from paritas.detectors.sequences import Step, Taken
+
+__all__ = ["Arrival", "Arrived", "Ended", "Event"]
+
+Origin = tuple[str, ...]  # agent, epoch, number there; empty when a record does not say
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One record of the log.
+
+    Attributes
+    ----------
+    log_ns : int
+        Unix ns at which the log took the record.
+    partition, offset : int
+        Its place; with `log_ns` the place of the record in the one order all engines follow.
+    """
+
+    log_ns: int
+    partition: int
+    offset: int
+    origin: Origin
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrived:
+    """What the traces of one record did.
+
+    Attributes
+    ----------
+    log_ns, partition, offset : int
+        As in `Arrival`.
+    takens : tuple of Taken
+        One a trace, in order.
+    """
+
+    log_ns: int
+    partition: int
+    offset: int
+    takens: tuple[Taken, ...]
+
+    @property
+    def place(self) -> tuple[int, int, int, int]:
+        """Where it stands in the order of the log."""
+        return self.log_ns, 1, self.partition, self.offset
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ended:
+    """Sequences that were given up when the log's time reached `log_ns`, before any record of that time."""
+
+    log_ns: int
+    steps: tuple[Step, ...]
+
+    @property
+    def place(self) -> tuple[int, int, int, int]:
+        """Where it stands in the order of the log."""
+        return self.log_ns, 0, 0, 0
+
+
+Event = Arrived | Ended
