@@ -31,9 +31,9 @@ from wire_speed import RESOURCE, traces
 
 from paritas.wire import encode
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "system"))
-from kafka_broker import KafkaBroker
-from otel_parts import OTEL, collector, free_port, running, wait_until
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from system.kafka_broker import KafkaBroker
+from system.otel_parts import OTEL, collector, free_port, running, wait_until
 
 LENGTH = 1024  # tokens a sequence
 ROUNDS = 3

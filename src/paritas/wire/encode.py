@@ -155,9 +155,10 @@ def span_id_of(trace: TokenTrace) -> bytes:
 
 
 def _duration_ns(timings: Timings) -> int:
-    """Return the length of the request in ns as far as it was reported; 0 when it was not."""
+    """Return the length of the request in ns as far as it was reported; 1 when it was not."""
     queue, ttft, prefill, decode = (_seconds(getattr(timings, field)) for field in names.TIMINGS)
-    return round((max(ttft, queue + prefill) + decode) * NS_PER_S)
+    # Jaeger puts a warning on a span that ends when it starts.
+    return max(1, round((max(ttft, queue + prefill) + decode) * NS_PER_S))
 
 
 def _seconds(reported: float | None) -> float:

@@ -82,10 +82,10 @@ def test_what_was_not_reported_is_left_out():
 @pytest.mark.parametrize(
     ("timings", "duration_s"),
     [
-        (Timings(), 0),
+        (Timings(), 1e-9),
         (Timings(0.5, 2.0, 1.0, 3.0), 5.0),
         (Timings(queue_s=1.5, prefill_s=1.0, decode_s=3.0), 5.5),
-        (Timings(ttft_s=float("nan"), decode_s=-1.0), 0),
+        (Timings(ttft_s=float("nan"), decode_s=-1.0), 1e-9),
         (Timings(decode_s=1e300), 31_557_600.0),
     ],
 )
