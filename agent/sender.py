@@ -20,9 +20,14 @@ class _UnixConnection(http.client.HTTPConnection):
 
     def connect(self) -> None:
         """Connect to the socket file."""
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))
+        fresh = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            fresh.settimeout(self.timeout)
+            fresh.connect(str(self._path))
+        except OSError:
+            fresh.close()
+            raise
+        self.sock = fresh
 
 
 class Sender:

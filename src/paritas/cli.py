@@ -16,7 +16,7 @@ from paritas.errors import ContractError, ParitasError, UsageError
 __all__ = ["main"]
 
 USAGE = 64
-COMMANDS = ("contract", "check", "up", "agent", "ingest", "watch", "demo")
+COMMANDS = ("contract", "check", "up", "agent", "detect", "control", "ingest", "watch", "demo")
 
 
 class _Parser(argparse.ArgumentParser):

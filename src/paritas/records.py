@@ -272,7 +272,9 @@ class Reason(StrEnum):
     MATCHED = "matched"  # observed identity equals the declared one
     DIFFERS = "differs"  # observed identity differs from the declared one
     NEEDS_MORE_UNITS = "needs_more_units"
-    CERTIFICATE_LOST = "certificate_lost"  # a derived limit is exceeded: it proves nothing any more, and breaks nothing
+    CERTIFICATE_LOST = (
+        "certificate_lost"  # a derived limit is exceeded: it proves nothing any more, and breaks nothing
+    )
     FALSIFIABLE_ONLY = "falsifiable_only"  # nothing can certify this statistic online
     COVERAGE = "coverage"  # too much is missing for any pass
     NO_UNITS = "no_units"

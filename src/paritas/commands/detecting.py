@@ -7,13 +7,14 @@ because state and positions are one atomic write.
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from paritas.agent.eventlog import Cursor, LogReader, Saved, Stored
 from paritas.clock import Clock
+from paritas.commands.log_order import LogOrder
 from paritas.contracts.model import Contract
 from paritas.detectors import snapshot
 from paritas.detectors.decode import Decoder
@@ -38,7 +39,7 @@ class LoopSettings:
     batch : int
         Records read at once from a partition.
     idle_s : float, seconds
-        After so long without a record the newest cohort is over, and dwell times follow the clock.
+        After so long without a trace the newest cohort is over, and dwell times follow the clock.
     save_s : float, seconds
         Time between two saves, or twenty times what the last one took if that is longer: how
         much a restart judges again.
@@ -46,6 +47,8 @@ class LoopSettings:
         Pause after an empty read.
     deployment : str
         Part of every escalation id.
+    to_end : bool
+        Stop at the end the log has on entering; what is alone then is unmatched.
     """
 
     batch: int = 256
@@ -53,6 +56,7 @@ class LoopSettings:
     save_s: float = 2.0
     wait_s: float = 0.05
     deployment: str = ""
+    to_end: bool = False
 
 
 class DetectionLoop:
@@ -93,25 +97,25 @@ class DetectionLoop:
         self._publish = publish
         self._clock = clock
         self._settings = settings
-        self.detector = Detector(contract, deployment=settings.deployment)
+        self.detector = Detector(contract, deployment=settings.deployment, idle_s=settings.idle_s)
         self.decoder = Decoder()
-        self.skipped: Counter[str] = Counter()
         self.published = 0
         self.on_published: Callable[[Sequence[Escalation]], None] = lambda _: None
         self._unsent: list[Escalation] = []
-        self._positions: dict[int, int] = {}
+        self._order = LogOrder(reader, {}, batch=settings.batch)
         self._active_ns = clock.monotonic_ns()
         self._save_due_ns = self._active_ns + round(settings.save_s * NS)
 
     def __enter__(self) -> Self:
         saved = self._cursor.load()
-        starts = self._reader.start_offsets()
-        self._positions = dict(starts)
+        positions = dict(self._reader.start_offsets())
         if saved is not None and saved.log_id == self._reader.log_id:
-            self._restore(saved)
+            positions.update(self._restore(saved))
         elif saved is not None:
             message = f"{self._cursor.path}: the state belongs to another event log"
             raise UsageError(message, hint="move it away to judge this log from its start")
+        ends = self._reader.end_offsets() if self._settings.to_end else None
+        self._order = LogOrder(self._reader, positions, batch=self._settings.batch, ends=ends)
         return self
 
     def __exit__(
@@ -121,20 +125,29 @@ class DetectionLoop:
         if kind is None and not self._unsent:
             self.save()
 
-    def _restore(self, saved: Saved) -> None:
+    def _restore(self, saved: Saved) -> Mapping[int, int]:
+        """Take the saved detector, return its positions; none of a state that cannot be used."""
         try:
             self.detector = snapshot.load(saved.snapshot, contract_digest=self._contract.digest)
         except PermanentError as error:
             log.warning(
                 "State is of another contract, the log is judged again.", extra={"detail": str(error)}
             )
-            return
-        self._positions.update(saved.positions)
+            return {}
+        return saved.positions
+
+    @property
+    def skipped(self) -> Counter[str]:
+        """Offsets of the log that gave no record, by reason."""
+        return self._order.skipped
 
     def run(self, stop: threading.Event) -> None:
-        """Step until `stop` is set; a transient error is waited out, never skipped."""
+        """Step until `stop` is set or the end is reached; a transient error is waited out, never skipped."""
         while not stop.is_set():
             try:
+                if self._settings.to_end and self.caught_up():
+                    self._finish()
+                    return
                 taken = self.step()
             except TransientError as error:
                 log.warning("Detection waits.", extra={"detail": str(error)})
@@ -151,36 +164,34 @@ class DetectionLoop:
             The controller cannot take the escalations now; the next step sends them again.
         """
         self._send()
-        taken = sum(self._read(partition) for partition in range(self._reader.partitions))
+        taken = sum(map(self._take, self._order.records()))
         now_ns = self._clock.monotonic_ns()
         if taken:
             self._active_ns = now_ns
-        elif now_ns - self._active_ns >= self._settings.idle_s * NS:
+        elif now_ns - self._active_ns >= self._settings.idle_s * NS and self.caught_up():
             self._active_ns = now_ns
-            self._unsent.extend(self.detector.tick(self._clock.now_ns()))
+            self._unsent.extend(self.detector.elapse(self._clock.now_ns()))
         self._send()
         if now_ns >= self._save_due_ns:
             self.save()
         return taken
 
+    def _finish(self) -> None:
+        """End of the input: what is still alone is unmatched."""
+        self._unsent.extend(self.detector.flush(self._clock.now_ns()))
+        self._send()
+
     def caught_up(self) -> bool:
         """Whether everything appended so far was judged and sent."""
-        ends = self._reader.end_offsets()
-        return not self._unsent and all(self._positions.get(p, 0) >= end for p, end in ends.items())
+        return not self._unsent and self._order.at_end()
 
-    def _read(self, partition: int) -> int:
-        batch = self._reader.read(partition, self._positions[partition], limit=self._settings.batch)
-        self.skipped.update({reason.value: n for reason, n in batch.skipped.items()})
-        for stored in batch:
-            self._take(stored)
-        self._positions[partition] = batch.next_offset
-        return len(batch)
-
-    def _take(self, stored: Stored) -> None:
+    def _take(self, stored: Stored) -> int:
+        """Judge one record; return 1."""
         headers = {name: value.decode(errors="replace") for name, value in stored.record.headers}
         if not self.detector.is_repeat(headers):
             traces = self.decoder.process([stored.record.value])
             self._unsent.extend(self.detector.process(traces, stored.appended_ns))
+        return 1
 
     def _send(self) -> None:
         if self._unsent:
@@ -193,6 +204,8 @@ class DetectionLoop:
         """Write state and positions in one piece, after what they rest on is durable."""
         start_ns = self._clock.monotonic_ns()
         self._reader.flush()
-        self._cursor.save(Saved(self._reader.log_id, dict(self._positions), snapshot.dump(self.detector)))
+        self._cursor.save(
+            Saved(self._reader.log_id, dict(self._order.positions), snapshot.dump(self.detector))
+        )
         end_ns = self._clock.monotonic_ns()
         self._save_due_ns = end_ns + max(round(self._settings.save_s * NS), SAVE_SHARE * (end_ns - start_ns))
