@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit bench proto clean
+.PHONY: help demo test lint types unit kafka test-system test-faults bench proto clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -32,6 +32,15 @@ types: $(STAMP)  ## mypy --strict
 
 unit: $(STAMP)  ## tests, doctests and documentation examples, in random order on both cores
 	$(BIN)/pytest -n auto --ignore=tests/system tests src/paritas README.md docs
+
+kafka: $(STAMP)  ## a Kafka broker for development (Java and Maven; in the foreground)
+	deploy/kafka/kafka.sh run
+
+test-system: $(STAMP)  ## against a real broker, collector and Jaeger; what is missing is skipped and named
+	$(BIN)/pytest -rs tests/system
+
+test-faults: $(STAMP)  ## the agent killed, cut off and starved, at least fifty rounds each way
+	PARITAS_FAULT_ROUNDS=56 $(BIN)/pytest -rs tests/system/test_agent_faults.py tests/system/test_agent_disk_full.py
 
 bench: $(STAMP)  ## speed and statistics, each beside a peer in the same run
 	$(BIN)/python benchmarks/wire_speed.py

@@ -1,0 +1,203 @@
+"""`paritas detect` and `paritas control` as processes, and every error a user can cause."""
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_runs import recording, run, until
+
+from paritas.agent.eventlog import Cursor, EmbeddedLog, LogSettings, SyncMode
+from paritas.clock import ManualClock, SystemClock
+from paritas.collectors.dumps import ReadOptions, read_dump
+from paritas.commands.detecting import DetectionLoop, LoopSettings
+from paritas.commands.escalation_feed import EscalationFeed
+from paritas.commands.ingest import alternate
+from paritas.contracts.load import load_named
+from paritas.controller.client import EscalationClient
+from paritas.controller.config import ServerConfig
+from paritas.controller.server import serving
+from paritas.controller.topic import escalation_bytes
+from paritas.detectors.flink.evaluation import verdict_line
+from paritas.errors import TransientError
+from paritas.tokens import TokenHasher
+from paritas.wire import Origin, WireRecord, encode, stamp
+
+CONTRACT = load_named("dense-bf16")
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """The stale recording in an embedded log of three partitions, ten milliseconds a record."""
+    folder, clock = tmp_path_factory.mktemp("log") / "log", ManualClock()
+    options = ReadOptions(TokenHasher(b"k" * 16), base_ns=10**18, step_ns=10_000_000)
+    paths = [Path(recording(name)) for name in ("healthy.serve", "stale.train")]
+    traces = alternate([read_dump(path, options) for path in paths])
+    with EmbeddedLog(folder, LogSettings(partitions=3, sync=SyncMode.NONE), clock=clock) as made:
+        for i, record in enumerate(r for trace in traces for r in encode([trace], resource={})):
+            made.append(stamp(record, Origin("test", 1, i)), partition_key=record.key)
+            clock.advance(seconds=0.01)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def judged(log, tmp_path_factory):
+    """Escalations and verdicts of a loop in this process, to the end."""
+    return judge(log, tmp_path_factory.mktemp("here"), batch=256)
+
+
+def judge(folder, state, *, batch):
+    from threading import Event
+
+    from paritas.agent.eventlog import EmbeddedReader
+
+    said, settings = [], LoopSettings(batch=batch, to_end=True)
+    with (
+        EmbeddedReader(folder) as reader,
+        DetectionLoop(
+            CONTRACT, reader, Cursor(state / "s"), publish=said.extend, clock=SystemClock(), settings=settings
+        ) as loop,
+    ):
+        loop.run(Event())
+        return said, verdict_line(CONTRACT.digest, loop.detector.verdicts())
+
+
+@contextlib.contextmanager
+def controller(data):
+    """`paritas control` from ready to ended; yields its target."""
+    command = [str(Path(sys.executable).with_name("paritas")), "control", "--data", str(data)]
+    process = subprocess.Popen([*command, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
+    try:
+        line = process.stdout.readline()
+        assert line.startswith("escalations: 127.0.0.1:"), line
+        yield line.split()[1]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_a_log_is_judged_to_its_end_and_a_second_run_says_nothing_new(log, judged, tmp_path):
+    with controller(tmp_path / "control") as target, EscalationClient(target) as client:
+        options = ["--log", log, "--controller", target, "--state", tmp_path / "state", "--to-end"]
+        first = run("detect", *options, "--verdicts", tmp_path / "verdicts.json")
+        assert (first.returncode, first.stderr) == (0, "")
+        assert first.stdout == (
+            f"judging {log} by dense-bf16 1.0.0\njudged 96 records: 48 sequences, {len(judged[0])} escalations\n"
+        )
+        assert (tmp_path / "verdicts.json").read_text() == judged[1] + "\n"
+        found = {i.current.event_id for i in client.incidents(include_closed=True)}
+        assert found <= {e.event_id for e in judged[0]}
+        assert found
+        again = run("detect", *options)
+        assert again.stdout.endswith("judged 0 records: 48 sequences, 0 escalations\n")
+
+
+@pytest.mark.parametrize("batch", [1, 5])
+def test_batches_of_several_partitions_change_nothing(log, judged, tmp_path, batch):
+    said, verdicts = judge(log, tmp_path, batch=batch)
+    assert [repr(e) for e in said] == [repr(e) for e in judged[0]]
+    assert verdicts == judged[1]
+
+
+def test_verdicts_are_json_that_any_reader_takes(judged):
+    def refuse(text):
+        raise AssertionError(text)
+
+    told = json.loads(judged[1], parse_constant=refuse)
+    assert told["contract"] == CONTRACT.digest
+    assert {v["state"] for v in told["verdicts"]} >= {"violated", "undecided"}
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (
+            ["--log", "x"],
+            "[usage] --engine process needs --controller\n  hint: start one with `paritas control`\n",
+        ),
+        (
+            [],
+            "[usage] one of the arguments --log --kafka is required\n  hint: paritas detect --help shows what it takes\n",
+        ),
+        (
+            ["--log", "x", "--engine", "flink"],
+            "[usage] --engine flink reads Kafka\n  hint: give --kafka HOST:PORT instead of --log\n",
+        ),
+        (
+            ["--kafka", "x:1", "--verdicts", "v"],
+            "[usage] --verdicts needs --to-end\n  hint: a log that goes on has no last verdict\n",
+        ),
+        (
+            ["--kafka", "x:1", "--engine", "flink"],
+            (
+                "[usage] --engine flink needs Apache Flink's Python package\n"
+                "  hint: pip install 'paritas[flink]' in a virtual environment of its own\n"
+            ),
+        ),
+    ],
+)
+def test_errors_say_what_to_do(words, text):
+    done = run("detect", *words)
+    assert (done.returncode, done.stdout, done.stderr) == (64, "", text)
+
+
+def test_settings_are_key_and_value():
+    from paritas.commands.detect_flink import settings_of
+    from paritas.errors import UsageError
+
+    with pytest.raises(UsageError) as caught:
+        settings_of(["a.b"], "--flink")
+    assert str(caught.value) == "--flink 'a.b' is not KEY=VALUE"
+
+
+# ---- the controller's side of the topic
+
+
+@pytest.fixture
+def topic(judged, tmp_path):
+    """Escalations twice over, with garbage between, in a log."""
+    with EmbeddedLog(
+        tmp_path / "topic", LogSettings(partitions=1, sync=SyncMode.NONE), clock=ManualClock()
+    ) as made:
+        for event in (*judged[0], *judged[0]):
+            for value in (escalation_bytes(event), b"\xff garbage"):
+                made.append(WireRecord(b"", value), partition_key=b"")
+        yield made
+
+
+def test_the_feed_publishes_each_id_once_and_goes_on_where_it_stood(topic, judged, tmp_path):
+    clock, total = SystemClock(), 2 * len(judged[0])
+    with (
+        serving(ServerConfig(tmp_path / "e.sqlite", listen="127.0.0.1:0")) as target,
+        EscalationClient(target) as client,
+    ):
+        for expected in (total, 0):
+            feed = EscalationFeed(topic, Cursor(tmp_path / "cursor"), publish=client.publish, clock=clock)
+            with feed:
+                until(lambda feed=feed, n=2 * expected: feed.published + feed.refused >= n)
+            assert (feed.published, feed.refused) == (expected, expected)
+        known = {e.event_id for i in client.incidents(include_closed=True) for e in history(client, i)}
+        assert known == {e.event_id for e in judged[0]}
+
+
+def history(client, incident):
+    return client.history(incident.current.incident_id).transitions
+
+
+def test_the_feed_waits_for_a_controller_that_is_away(topic, judged, tmp_path):
+    taken, refusals = [], [TransientError("not now")] * 3
+
+    def publish(escalations):
+        if refusals:
+            raise refusals.pop()
+        taken.extend(escalations)
+
+    with EscalationFeed(topic, Cursor(tmp_path / "cursor"), publish=publish, clock=SystemClock()):
+        until(lambda: len(taken) >= 2 * len(judged[0]))
+    assert [e.event_id for e in taken] == [e.event_id for e in judged[0]] * 2

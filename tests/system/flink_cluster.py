@@ -1,0 +1,212 @@
+"""A real Apache Flink cluster for tests: one job manager and task managers as processes, on free ports, that can be killed."""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Self
+
+from system.kafka_broker import free_ports
+
+from paritas.clock import SystemClock
+
+ROOT = Path(__file__).parents[2]
+CACHE = ROOT / ".cache"
+VENV = CACHE / "flink-venv"
+FLINK = "apache-flink==2.2.0"
+CONNECTOR = "org.apache.flink:flink-sql-connector-kafka:5.0.0-2.2"
+JAR = CACHE / "maven" / "flink-sql-connector-kafka-5.0.0-2.2.jar"
+CLOCK = SystemClock()
+SLOTS = 1  # of each task manager: at parallelism 2 a job is on both
+
+
+def missing_tool():
+    """Why no cluster can be started here; None if one can."""
+    for tool in ("java", "mvn"):
+        if shutil.which(tool) is None:
+            return f"{tool} is not installed: Apache Flink cannot be started"
+    return None
+
+
+def fetch():
+    """Make the virtual environment and copy the connector, once; says what it does."""
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / "flink.lock").open("w") as lock:  # several test workers may come here together
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _fetch_venv()
+        _fetch_connector()
+
+
+def _fetch_venv():
+    mark = VENV / ".installed"
+    if mark.exists() and mark.read_text() == FLINK:
+        return
+    say(f"installing {FLINK} and paritas[detect] into {VENV} (830 MB, once)")
+    subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True, timeout=120)
+    pip = [str(VENV / "bin/python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    subprocess.run([*pip, FLINK, "-e", f"{ROOT}[detect]"], check=True, timeout=900)
+    mark.write_text(FLINK)
+
+
+def _fetch_connector():
+    if JAR.exists():
+        return
+    say(f"copying {CONNECTOR} (10 MB, once)")
+    goal = [
+        "mvn",
+        "-q",
+        "-B",
+        "dependency:copy",
+        f"-Dartifact={CONNECTOR}",
+        f"-DoutputDirectory={JAR.parent}",
+    ]
+    subprocess.run(goal, check=True, timeout=300)
+
+
+def say(text):
+    sys.stderr.write(f"flink: {text}\n")
+
+
+def until(condition, *, timeout_s, what):
+    """The first true value of `condition`; fails with `what` after `timeout_s`."""
+    deadline_ns, never = CLOCK.monotonic_ns() + round(timeout_s * 1e9), threading.Event()
+    while CLOCK.monotonic_ns() < deadline_ns:
+        if value := condition():
+            return value
+        CLOCK.wait(never, timeout_s=0.1)
+    raise AssertionError(f"not within {timeout_s} s: {what()}")
+
+
+class FlinkCluster:
+    """A standalone cluster; a context manager.
+
+    Parameters
+    ----------
+    directory : Path
+        Settings, logs, checkpoints.
+    """
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.rest_port, self._rpc_port = free_ports(2)
+        self._home = next((VENV / "lib").glob("python3.*/site-packages/pyflink"))
+        self._processes = []
+        self._started = 0
+
+    @property
+    def settings(self):
+        """What the client must be told to submit here."""
+        return {
+            "execution.target": "remote",
+            "rest.address": "127.0.0.1",
+            "rest.port": str(self.rest_port),
+            "execution.checkpointing.dir": (self.directory / "checkpoints").as_uri(),
+        }
+
+    def __enter__(self) -> Self:
+        self._configure()
+        try:
+            self._start("jobmanager.sh")
+            for _ in range(2):
+                self.add_task_manager()
+            self.wait_for_slots(2 * SLOTS)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """End every process; twice is fine."""
+        while self._processes:
+            _kill(self._processes.pop())
+
+    def add_task_manager(self):
+        """Start one more task manager; returns its number."""
+        return self._start("taskmanager.sh")
+
+    def kill_task_manager(self):
+        """Kill the task manager that was started last, with its Python workers, as a lost machine does."""
+        _kill(self._processes.pop())
+
+    def wait_for_slots(self, slots):
+        """Return when so many slots are there."""
+        until(lambda: self.get("/overview").get("slots-total") == slots, timeout_s=90, what=self.logs)
+
+    def get(self, path):
+        """What the REST interface answers; empty while it does not."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.rest_port}{path}", timeout=5) as answer:
+                return json.load(answer)
+        except (urllib.error.URLError, OSError):
+            return {}
+
+    def logs(self):
+        """The ends of all logs, for a failure's text."""
+        return "\n".join(f"{p.name}:\n{p.read_text()[-1500:]}" for p in sorted(self.directory.glob("*.out")))
+
+    def _configure(self):
+        conf = self.directory / "conf"
+        shutil.copytree(self._home / "conf", conf)
+        shipped = (conf / "config.yaml").read_text()
+        keep = shipped[shipped.index("env:") : shipped.index("jobmanager:")].rsplit("\n#", 1)[0]
+        lines = {
+            "jobmanager.rpc.address": "127.0.0.1",
+            "jobmanager.rpc.port": self._rpc_port,
+            "jobmanager.bind-host": "127.0.0.1",
+            "jobmanager.memory.process.size": "1024m",
+            "taskmanager.bind-host": "127.0.0.1",
+            "taskmanager.host": "127.0.0.1",
+            "taskmanager.numberOfTaskSlots": SLOTS,
+            "taskmanager.memory.process.size": "1600m",
+            "taskmanager.memory.managed.size": "128m",
+            "rest.address": "127.0.0.1",
+            "rest.port": self.rest_port,
+            "rest.bind-address": "127.0.0.1",
+            "heartbeat.timeout": "5000",  # a killed task manager is noticed in seconds
+            "heartbeat.interval": "1000",
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": "10",
+            "restart-strategy.fixed-delay.delay": "1 s",
+            "io.tmp.dirs": self.directory / "tmp",
+            "python.executable": VENV / "bin/python",
+        }
+        (self.directory / "tmp").mkdir()
+        text = keep.rstrip() + "\n" + "".join(f"{name}: {value}\n" for name, value in lines.items())
+        (conf / "config.yaml").write_text(text)
+
+    def _start(self, script):
+        self._started += 1
+        environment = os.environ | {
+            "FLINK_CONF_DIR": str(self.directory / "conf"),
+            "FLINK_LOG_DIR": str(self.directory / "log"),
+            "PATH": f"{VENV / 'bin'}:{os.environ['PATH']}",
+        }
+        (self.directory / "log").mkdir(exist_ok=True)
+        with (self.directory / f"{self._started}-{script}.out").open("wb") as log:
+            process = subprocess.Popen(
+                [str(self._home / "bin" / script), "start-foreground"],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # its Python workers end with its group
+            )
+        self._processes.append(process)
+        return self._started
+
+
+def _kill(process):
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(timeout=60)

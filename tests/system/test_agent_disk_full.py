@@ -1,0 +1,89 @@
+"""A real volume that is full: the agent goes on in memory, says so, and comes back by itself."""
+
+import os
+import subprocess
+from contextlib import contextmanager
+from random import Random
+
+import pytest
+from system.agent_faults import AgentProcess, EmbeddedPlace, Load, arrived, until
+
+VOLUME = "2m"
+
+
+@contextmanager
+def volume(path):
+    """A file system of its own and of few bytes."""
+    path.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={VOLUME}", "none", str(path)], capture_output=True, check=False
+    )
+    if made.returncode:
+        pytest.skip(f"cannot mount a tmpfs: {made.stderr.decode().strip()}")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def sent(load, agent, condition, what):
+    """Load the agent until a scrape fulfils a condition."""
+    with load.running():
+        until(lambda: condition(agent.metrics()), what)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small volume needs root")
+def test_a_full_disk_costs_nothing_that_was_acknowledged(tmp_path):
+    place = EmbeddedPlace(tmp_path / "log")
+    with volume(tmp_path / "volume") as small:
+        agent = AgentProcess(tmp_path, place, spool=small / "spool", extra="grace: 30s\n")
+        load = Load(agent.socket, Random(1))
+        try:
+            with place.outage():
+                agent.start()
+                sent(load, agent, lambda told: told.all["memory_queue_bytes", ""] > 1e6, "the disk is full")
+                assert agent.metrics().all["memory_only", ""] == 1
+                assert set(agent.ready().removeprefix("not ready: ").split(", ")) >= {
+                    "memory_only",
+                    "target_refuses",
+                }
+            told = agent.drained()
+            until(lambda: agent.ready() == "ready", "the disk is used again")
+            before = told.accepted
+            sent(load, agent, lambda told: told.accepted > before + 50, "more is accepted")
+            assert agent.metrics().all["memory_only", ""] == 0
+            told = agent.drained()
+            agent.stop()
+        finally:
+            agent.end()
+    found = arrived(place)
+    assert told.dropped == {}
+    assert set(found.numbers) == load.acknowledged
+    assert set(found.numbers.values()) == {1}
+    assert told.accepted == len(found.bulk())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small volume needs root")
+def test_killed_with_a_full_disk_it_starts_again_and_keeps_what_was_on_disk(tmp_path):
+    place = EmbeddedPlace(tmp_path / "log")
+    with volume(tmp_path / "volume") as small:
+        agent = AgentProcess(tmp_path, place, spool=small / "spool")
+        load = Load(agent.socket, Random(2))
+        try:
+            with place.outage():
+                agent.start()
+                sent(load, agent, lambda told: told.all["memory_queue_bytes", ""] > 0, "the disk is full")
+                on_disk = set(load.acknowledged)
+                in_memory = agent.metrics().all["memory_queue_bytes", ""]
+                agent.kill()
+            agent.start()
+            told = agent.drained()
+            agent.stop()
+        finally:
+            agent.end()
+    found = arrived(place)
+    assert in_memory > 0
+    assert len(found.numbers) > 50
+    assert set(found.numbers) <= on_disk | set(range(load.tried))
+    assert told.accepted == len(found.bulk()) + sum(told.dropped.values())
+    assert told.dropped == {}
