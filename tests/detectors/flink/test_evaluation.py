@@ -22,7 +22,9 @@ from paritas.wire import encode
 
 MS = 1_000_000
 # Halves are given up after three seconds; or they wait, and pairs of cohorts whose grace is over leave one by one.
-CONTRACTS = tuple(replace(watched(), compare=Compare(pair_within_s=s)) for s in (3.0, 600.0))
+CONTRACTS = {
+    n: replace(watched(), compare=Compare(pair_within_s=s)) for n, s in (("hasty", 3.0), ("patient", 600.0))
+}
 SILENCES = {60: 0.5, 100: 1.0, 150: 2.5, 260: 4.0, 330: 90.0}  # record → seconds of silence before it
 START_NS = 1_700_000_000 * NS
 
@@ -46,9 +48,9 @@ def log():
 
 
 @cache
-def one_process(contract):
+def one_process(name):
     """What the detector of one process says of the log."""
-    detector, decoder = Detector(contract, deployment="d"), Decoder()
+    detector, decoder = Detector(CONTRACTS[name], deployment="d"), Decoder()
     names = ("paritas-agent", "paritas-epoch", "paritas-seq")
     said = []
     for _, record in log():
@@ -80,10 +82,10 @@ class Lane:
         self.states = pickle.loads(pickle.dumps(self.states))
 
 
-def on_flink(contract, rng, lanes, *, restarts=False):
+def on_flink(name, rng, lanes, *, restarts=False):
     """Run the log through `lanes` operators that run ahead of each other as they like."""
-    machine, said = OrderedEvaluation(contract, deployment="d"), []
-    workers = [Lane(contract) for _ in range(lanes)]
+    machine, said = OrderedEvaluation(CONTRACTS[name], deployment="d"), []
+    workers = [Lane(CONTRACTS[name]) for _ in range(lanes)]
     queues = [[item for item in log() if int(item[0][-2:], 16) % lanes == i] for i in range(lanes)]
     while any(queues):
         lane = rng.choice([i for i in range(lanes) if queues[i]])
@@ -121,24 +123,24 @@ def deliver(rng, machine, workers, watermark_ns):
 
 
 def test_the_log_has_everything_that_can_go_differently():
-    events, _, reasons = one_process(CONTRACTS[0])
+    events, _, reasons = one_process("hasty")
     assert len(events) > 4
     assert {PairReason.PAIRED, PairReason.UNMATCHED, PairReason.DUPLICATE, PairReason.LATE} <= set(reasons)
-    patient = one_process(CONTRACTS[1])
-    assert patient[1] != one_process(CONTRACTS[0])[1]
+    patient = one_process("patient")
+    assert patient[1] != one_process("hasty")[1]
     assert PairReason.LATE not in patient[2]
 
 
-@pytest.mark.parametrize("contract", CONTRACTS, ids=["hasty", "patient"])
+@pytest.mark.parametrize("name", CONTRACTS)
 @pytest.mark.parametrize("lanes", [1, 2, 3, 8])
 @settings(max_examples=2)
 @given(rng=st.randoms(use_true_random=False))
-def test_any_number_of_operators_says_what_one_process_says(contract, lanes, rng):
-    assert on_flink(contract, rng, lanes) == one_process(contract)
+def test_any_number_of_operators_says_what_one_process_says(name, lanes, rng):
+    assert on_flink(name, rng, lanes) == one_process(name)
 
 
-@pytest.mark.parametrize("contract", CONTRACTS, ids=["hasty", "patient"])
+@pytest.mark.parametrize("name", CONTRACTS)
 @settings(max_examples=1)
 @given(rng=st.randoms(use_true_random=False))
-def test_restarts_from_its_state_change_nothing(contract, rng):
-    assert on_flink(contract, rng, 2, restarts=True) == one_process(contract)
+def test_restarts_from_its_state_change_nothing(name, rng):
+    assert on_flink(name, rng, 2, restarts=True) == one_process(name)
