@@ -11,6 +11,7 @@ import pytest
 import yaml
 from dump_lines import shared_data
 
+from paritas.commands.agent_config import load_agent_config
 from paritas.contracts.lint import Lint
 from paritas.contracts.load import load_text
 from paritas.detectors.diagnosis import Cause
@@ -60,7 +61,15 @@ def test_a_stale_page_is_named_and_mended(tmp_path):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_contract_and_every_fragment_loads(page):
     for number, text in enumerate(YAML.findall(page.read_text("utf-8"))):
-        load_text(text if "apiVersion" in text else wrapped(text), f"{page.name} block {number + 1}")
+        if page.stem != "agent":  # whose blocks are configurations of the agent, see below
+            load_text(text if "apiVersion" in text else wrapped(text), f"{page.name} block {number + 1}")
+
+
+def test_the_configuration_shown_of_the_agent_loads(tmp_path):
+    (shown,) = YAML.findall((ROOT / "docs/agent.md").read_text("utf-8"))
+    path = tmp_path / "agent.yaml"
+    path.write_text(shown)
+    assert load_agent_config(path).name == "pod-7"
 
 
 def wrapped(fragment):
