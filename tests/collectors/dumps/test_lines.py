@@ -68,7 +68,9 @@ def test_blank_lines_are_counted_but_not_given(path: Path) -> None:
     assert [(item.number, item.content) for item in items] == [(3, b"a"), (5, b"b")]
 
 
-@pytest.mark.parametrize("content", [b"", b"\n\n  \n", gzip.compress(b"", mtime=0), gzip.compress(b"\n", mtime=0)])
+@pytest.mark.parametrize(
+    "content", [b"", b"\n\n  \n", gzip.compress(b"", mtime=0), gzip.compress(b"\n", mtime=0)]
+)
 def test_empty_file(path: Path, content: bytes) -> None:
     (problem,) = read(path, content)
     assert problem.reason == "empty_file"

@@ -25,7 +25,17 @@ MS = 1_000_000
 CONTRACTS = {
     n: replace(watched(), compare=Compare(pair_within_s=s)) for n, s in (("hasty", 3.0), ("patient", 600.0))
 }
-SILENCES = {60: 0.5, 100: 1.0, 150: 2.5, 260: 4.0, 330: 90.0}  # record → seconds of silence before it
+SILENCES = {
+    60: 0.5,
+    100: 1.0,
+    150: 2.5,
+    180: 15.0,
+    200: 15.0,
+    220: 15.0,
+    260: 4.0,
+    290: 15.0,
+    330: 90.0,
+}  # record → seconds of silence before it
 START_NS = 1_700_000_000 * NS
 
 
@@ -35,7 +45,7 @@ def log():
     made, now_ns, rng = [], START_NS, random.Random(5)
     values = [(r.key.decode(), r.value) for t in stream(180) for r in encode([t], resource={})]
     for i, (key, value) in enumerate(values):
-        now_ns += rng.choice((0, 0, 1, 40)) * MS + round(SILENCES.get(i, 0) * NS)
+        now_ns += rng.choice((0, 0, 0, 1, 40)) * MS + round(SILENCES.get(i, 0) * NS)
         partition = int(key[:2], 16) % 2
         record = Arrival(now_ns, partition, i, ("agent", "1", str(i)), value)
         made.append((key, record))
