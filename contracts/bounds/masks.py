@@ -73,7 +73,7 @@ def oscillation_of_masked_mass(beta: ArrayLike, low: ArrayLike, high: ArrayLike)
     b = checked(beta, "beta")
     lo, hi = checked(low, "low", high=1.0), checked(high, "high", low=1.0, high=LARGEST)
     held = np.minimum(b, 1.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         upper = np.log1p((hi - 1.0) / (1.0 - held))
         lower = np.where(held >= lo, np.inf, np.log1p((1.0 - lo) / (lo - held)))
         both = np.log(hi) - np.log(lo)

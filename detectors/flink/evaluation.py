@@ -41,7 +41,7 @@ class OrderedEvaluation:
 
     def put(self, event: Event) -> None:
         """Keep an event until everything before it has come."""
-        heapq.heappush(self._waiting, ((event.place[0], 0, 0, 0), self._put, event))
+        heapq.heappush(self._waiting, (event.place, self._put, event))
         self._put += 1
 
     def advance(self, log_ns: int) -> Iterator[Escalation]:
