@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import pickle
+from enum import Enum, EnumMeta
 from typing import Any
 
 from paritas.detectors.pipeline import Detector
@@ -48,6 +49,8 @@ class _Unpickler(pickle.Unpickler):
         pickle.UnpicklingError
             If it is not: the file is not a snapshot of ours.
         """
+        if (module, name) == ("builtins", "getattr"):
+            return _member  # how Python before 3.11.4 writes an enum member
         if (module, name) in NUMPY | PLAIN:
             return super().find_class(module, name)
         if module.startswith(ROOMS) and "." not in name:
@@ -57,6 +60,21 @@ class _Unpickler(pickle.Unpickler):
                 return found
         msg = f"{module}.{name} has no place in a snapshot"
         raise pickle.UnpicklingError(msg)
+
+
+def _member(kind: object, name: object) -> Enum:
+    """The member of an enum of ours; what `getattr` may be used for in a snapshot, and all of it.
+
+    Raises
+    ------
+    pickle.UnpicklingError
+        If it is anything else: `getattr` would lead everywhere.
+    """
+    if isinstance(kind, EnumMeta) and isinstance(name, str) and name in kind.__members__:
+        member: Enum = kind.__members__[name]
+        return member
+    msg = "builtins.getattr has no place in a snapshot"
+    raise pickle.UnpicklingError(msg)
 
 
 def dump(detector: Detector) -> bytes:

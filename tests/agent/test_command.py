@@ -66,7 +66,8 @@ def test_it_ships_what_it_gets_and_says_at_the_end_where_everything_went(tmp_pat
 
 def test_sighup_reads_the_file_again_and_a_bad_file_changes_nothing(tmp_path):
     with agent(configured(tmp_path)) as process:
-        (tmp_path / "agent.yaml").write_text("spool: 7\n")
+        (tmp_path / "bad.yaml").write_text("spool: 7\n")
+        (tmp_path / "bad.yaml").replace(tmp_path / "agent.yaml")  # in one step: never read half written
         process.send_signal(signal.SIGHUP)
         assert process.stderr.readline() == (
             f"[config] {tmp_path}/agent.yaml:1:1: missing field 'receivers'\n"
