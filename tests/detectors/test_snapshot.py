@@ -15,6 +15,7 @@ from paritas.detectors.diagnosis import causes
 from paritas.detectors.pipeline import Detector
 from paritas.detectors.snapshot import dump, load
 from paritas.errors import PermanentError
+from paritas.records import State
 
 HINT = "delete it to judge the event log again from its start"
 
@@ -107,7 +108,10 @@ class Harmful:
     [
         (os.system, ("touch HARM",), "posix.system"),
         (eval, ("1",), "builtins.eval"),
-        (getattr, (int, "mro"), "builtins.getattr"),
+        (getattr, (int, "mro"), "builtins.int"),
+        # what Python before 3.11.4 writes for an enum member leads to nothing else
+        (getattr, (Detector, "__init__"), "builtins.getattr"),
+        (getattr, (State, "__class__"), "builtins.getattr"),
         (__import__, ("os",), "builtins.__import__"),
         (json.loads, ("1",), "json.loads"),
         (pickle.loads, (b"",), "_pickle.loads"),
@@ -157,3 +161,9 @@ def test_a_state_that_is_no_detector_is_refused(value):
 @pytest.mark.parametrize("state", [b"", b"garbage", b"\x80\x05", b"h\x05.", STATE[:-9]], ids=range(5))
 def test_a_state_that_is_no_pickle_is_refused(state):
     assert refused(forged(state)).startswith("the snapshot cannot be read: ")
+
+
+def test_an_enum_member_is_read_as_every_python_writes_it():
+    """Before 3.11.4 it is written as a call of `getattr`, later as one of the class."""
+    member = snapshot._member(State, "VIOLATED")
+    assert member is State.VIOLATED
