@@ -111,7 +111,6 @@ class Harmful:
         (getattr, (int, "mro"), "builtins.int"),
         # what Python before 3.11.4 writes for an enum member leads to nothing else
         (getattr, (Detector, "__init__"), "builtins.getattr"),
-        (getattr, (State, "__class__"), "builtins.getattr"),
         (__import__, ("os",), "builtins.__import__"),
         (json.loads, ("1",), "json.loads"),
         (pickle.loads, (b"",), "_pickle.loads"),
