@@ -3,7 +3,7 @@
 Per-sequence total variation, log-normal with the mean and 99 % quantile of the pools below; the
 limit is 0.01 and the level changes at sequence 3000.  Medians of the delay in sequences.  "early"
 is the share of streams that alarm before the change: a fast detector that cannot be trusted is
-no detector.  The expected numbers are those of the research note (softmax pools, same moments).
+no detector.  The expected numbers are those of the first study of these tests (softmax pools, same moments).
 
 Run: python benchmarks/delay.py [--seed 0] [--json]
 """
@@ -118,7 +118,7 @@ def measure(seed, *, streams=60):
 
 def show(told):
     """Print the table a person reads."""
-    print(f"{'detector':28} {'pool':>5} {'median':>7} {'note':>6} {'ratio':>6} {'early':>6} {'missed':>7}")
+    print(f"{'detector':28} {'pool':>5} {'median':>7} {'study':>6} {'ratio':>6} {'early':>6} {'missed':>7}")
     for line in told:
         known = line["median"] is not None and line["expected"] is not None
         ratio = f"{line['median'] / line['expected']:.2f}" if known else "-"

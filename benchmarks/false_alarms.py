@@ -159,7 +159,7 @@ def show(told):
         f"{told['streams']} streams exactly at every limit, {told['rows']} rows each, {told['sequences']} sequences"
     )
     print(f"  any alarm in the period: {told['measured']:.4f}, budget {told['budget']:g}")
-    print("classic Shiryaev-Roberts at the boundary, 10000 sequences (statistics note: .520 and .043)")
+    print("classic Shiryaev-Roberts at the boundary, 10000 sequences (an earlier study: .520 and .043)")
     for line in told["classic"]:
         print(f"  A = {line['threshold']:g}: {line['measured']:.3f}, bound {line['bound']:g}")
 
