@@ -177,6 +177,8 @@ class _Stage:
                         self._clock.wait(self._never, timeout_s=PAUSE_S)
             self._settle()
             live.update(self._table(sent), refresh=True)
+        if not self._console.is_terminal:
+            self._console.print()  # a live table ends its last line only on a terminal
 
     def _settle(self) -> None:
         """Step until everything is judged and one idle tick has closed the last cohort."""
