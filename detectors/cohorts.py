@@ -52,7 +52,7 @@ class Cohorts:
         """Learn what a trace did; yield what it cannot be used for, then the cohorts that are over."""
         self._watermark_ns = max(self._watermark_ns, taken.event_ns)
         for step in taken.steps:
-            if step.admitted:
+            if step.first is not None:
                 self._admit(step.key, self._cohort_of(taken), now_ns)
             if step.outcome is not None and step.extra:
                 yield step.outcome

@@ -15,7 +15,7 @@ from paritas.detectors.explain import explain_slice
 from paritas.detectors.idle import IDLE_S, IdleTicks
 from paritas.detectors.pairing import Pairer
 from paritas.detectors.pairs import PairOutcome
-from paritas.detectors.sequences import Step, Taken
+from paritas.detectors.sequences import Taken
 from paritas.detectors.verdicts import verdict_of, verdicts
 from paritas.records import Escalation, Role, State, TokenStatus, TokenTrace, Verdict
 
@@ -121,9 +121,19 @@ class Detector:
             yield from self.elapse(now_ns)
             yield from self.observe((self._matched(trace, now_ns) for trace in arrived), now_ns)
 
+    def follow(self, takens: Iterable[Taken], now_ns: int) -> Iterator[Escalation]:
+        """Take what matchers elsewhere made of the traces of one record; all else is as in `process`."""
+        yield from self.elapse(now_ns)
+        yield from self.observe((self._followed(taken, now_ns) for taken in takens), now_ns)
+
     def _matched(self, trace: TokenTrace, now_ns: int) -> Taken:
-        self.end(self.pairer.matcher.expire(now_ns))
+        self.pairer.cohorts.end(self.pairer.matcher.expire(now_ns))
         return self.pairer.matcher.take(trace, now_ns)
+
+    def _followed(self, taken: Taken, now_ns: int) -> Taken:
+        self.pairer.cohorts.end(self.pairer.matcher.expire(now_ns))
+        self.pairer.matcher.follow(taken, now_ns)
+        return taken
 
     def observe(self, takens: Iterable[Taken], now_ns: int) -> Iterator[Escalation]:
         """Take what the matching stage made of traces that came at one time, in the order of the log."""
@@ -136,13 +146,9 @@ class Detector:
             outcomes.extend(self.pairer.cohorts.take(taken, now_ns))
         yield from self._escalate(self.evaluator.observe(outcomes))
 
-    def end(self, steps: Iterable[Step]) -> None:
-        """Take what the matching stage gave up on; it leaves with its cohort."""
-        self.pairer.cohorts.end(steps)
-
-    def elapse(self, now_ns: int, *, inclusive: bool = True) -> Iterator[Escalation]:
+    def elapse(self, now_ns: int) -> Iterator[Escalation]:
         """Let the log's time pass to `now_ns`: a tick for each interval of silence that ended by then."""
-        while (due_ns := self._idle.due(now_ns if inclusive else now_ns - 1)) is not None:
+        while (due_ns := self._idle.due(now_ns)) is not None:
             yield from self.tick(due_ns)
 
     def tick(self, now_ns: int) -> Iterator[Escalation]:

@@ -26,8 +26,8 @@ class Step:
     Attributes
     ----------
     key : (run id, sequence id)
-    admitted : bool
-        It is new and waits from now on.
+    first : PairOutcome or None
+        It is new and waits from now on; what it is if nothing more comes, but for the detail.
     outcome : PairOutcome or None
         How it ended, if it did.
     extra : bool
@@ -35,7 +35,7 @@ class Step:
     """
 
     key: Key
-    admitted: bool = False
+    first: PairOutcome | None = None
     outcome: PairOutcome | None = None
     extra: bool = False
 
@@ -62,10 +62,12 @@ class Taken:
 
 @dataclass(slots=True)
 class Waiting:
-    """What has arrived of one sequence."""
+    """What has arrived of one sequence; one that is only followed has no segments."""
 
     key: Key
     first_seen_ns: int
+    first: PairOutcome
+    roles: set[Role] = field(default_factory=set)
     segments: dict[Role, dict[int, TokenTrace]] = field(default_factory=dict)
 
 
@@ -101,6 +103,16 @@ class Matcher:
         facts = (trace.kernel.role, trace.event_ns, trace.run_id, trace.group_id, trace.counts())
         return Taken(*facts, tuple(steps))
 
+    def follow(self, taken: Taken, now_ns: int) -> None:
+        """Learn what other matchers took, so that this one can give up on it in their stead."""
+        for step in taken.steps:
+            if step.first is not None:
+                self._waiting[step.key] = Waiting(step.key, now_ns, step.first)
+            if step.outcome is not None and not step.extra:
+                self._waiting.pop(step.key, None)
+            elif step.key in self._waiting:
+                self._waiting[step.key].roles.add(taken.role)
+
     def expire(self, now_ns: int) -> Iterator[Step]:
         """Give up on halves as old as `pair_within`; the oldest arrived first."""
         while self._waiting:
@@ -119,12 +131,6 @@ class Matcher:
         """Sequences that still wait for their other half."""
         return len(self._waiting)
 
-    @property
-    def deadline_ns(self) -> int | None:
-        """When the oldest that waits is given up; None if nothing waits."""
-        oldest = next(iter(self._waiting.values()), None)
-        return None if oldest is None else self._deadline_ns(oldest)
-
     def _deadline_ns(self, waiting: Waiting) -> int:
         return waiting.first_seen_ns + round(self._compare.pair_within_s * NS)
 
@@ -133,13 +139,15 @@ class Matcher:
         return waiting is not None and trace.start in waiting.segments.get(trace.kernel.role, {})
 
     def _add(self, key: Key, trace: TokenTrace, now_ns: int) -> Iterator[Step]:
-        admitted = key not in self._waiting
-        if admitted:
+        first = None
+        if key not in self._waiting:
             yield from self._make_room()
-            self._waiting[key] = Waiting(key, now_ns)
+            first = lost(trace, PairReason.UNMATCHED)
+            self._waiting[key] = Waiting(key, now_ns, first)
         waiting = self._waiting[key]
+        waiting.roles.add(trace.kernel.role)
         waiting.segments.setdefault(trace.kernel.role, {})[trace.start] = trace
-        yield replace(self._matched(waiting, now_ns), admitted=admitted)
+        yield replace(self._matched(waiting, now_ns), first=first)
 
     def _matched(self, waiting: Waiting, now_ns: int) -> Step:
         """End the sequence if both views are whole."""
@@ -181,6 +189,5 @@ def _reason_after(ended: str) -> PairReason:
 
 def _alone(waiting: Waiting) -> PairOutcome:
     """The outcome of a sequence whose other half, or a segment, never came."""
-    trace = next(t for parts in waiting.segments.values() for t in parts.values())
-    have = ", ".join(sorted(role.value for role in waiting.segments))
-    return replace(lost(trace, PairReason.UNMATCHED), detail=f"only {have} was reported")
+    have = ", ".join(sorted(role.value for role in waiting.roles))
+    return replace(waiting.first, detail=f"only {have} was reported")

@@ -12,14 +12,14 @@ from dataclasses import asdict
 from math import isfinite
 
 from paritas.contracts.model import Contract
-from paritas.detectors.flink.events import Arrived, Event
-from paritas.detectors.flink.pairing import END_NS
+from paritas.detectors.flink.events import Arrived
 from paritas.detectors.pipeline import Detector
 from paritas.records import Escalation, Verdict
 
 __all__ = ["OrderedEvaluation", "verdict_line"]
 
-Place = tuple[int, int, int, int]
+Place = tuple[int, int, int]
+END_NS = 2**63 - 1  # later than any record
 
 
 class OrderedEvaluation:
@@ -34,12 +34,12 @@ class OrderedEvaluation:
 
     def __init__(self, contract: Contract, *, deployment: str = "") -> None:
         self.detector = Detector(contract, deployment=deployment)
-        self._waiting: list[tuple[Place, int, Event]] = []
+        self._waiting: list[tuple[Place, int, Arrived]] = []
         self._put = 0  # events of one place keep their order
         self._log_ns = 0
         self.ended = False
 
-    def put(self, event: Event) -> None:
+    def put(self, event: Arrived) -> None:
         """Keep an event until everything before it has come."""
         heapq.heappush(self._waiting, (event.place, self._put, event))
         self._put += 1
@@ -52,7 +52,7 @@ class OrderedEvaluation:
 
     def pass_time(self, now_ns: int) -> Iterator[Escalation]:
         """Nothing has come for a while: judge all that is here, then let silence pass."""
-        yield from self.advance(END_NS - 1)
+        yield from self.advance(END_NS)
         yield from self.detector.elapse(now_ns)
 
     def flush(self) -> Iterator[Escalation]:
@@ -70,15 +70,9 @@ class OrderedEvaluation:
         """Events the watermark has not reached."""
         return len(self._waiting)
 
-    def _judge(self, event: Event) -> Iterator[Escalation]:
-        if isinstance(event, Arrived):
-            self._log_ns = max(self._log_ns, event.log_ns)
-            yield from self.detector.elapse(self._log_ns)
-            yield from self.detector.observe(event.takens, self._log_ns)
-            return
-        if event.log_ns != END_NS:  # the end of the input is no time of the log
-            yield from self.detector.elapse(event.log_ns, inclusive=False)
-        self.detector.end(event.steps)
+    def _judge(self, event: Arrived) -> Iterator[Escalation]:
+        self._log_ns = max(self._log_ns, event.log_ns)
+        yield from self.detector.follow(event.takens, self._log_ns)
 
 
 def verdict_line(contract_digest: str, verdicts: Sequence[Verdict]) -> str:

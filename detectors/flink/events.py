@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from paritas.detectors.sequences import Step, Taken
+from paritas.detectors.sequences import Taken
 
-__all__ = ["Arrival", "Arrived", "Ended", "Event"]
+__all__ = ["Arrival", "Arrived"]
 
 Origin = tuple[str, ...]  # agent, epoch, number there; empty when a record does not say
 
@@ -46,22 +46,6 @@ class Arrived:
     takens: tuple[Taken, ...]
 
     @property
-    def place(self) -> tuple[int, int, int, int]:
+    def place(self) -> tuple[int, int, int]:
         """Where it stands in the order of the log."""
-        return self.log_ns, 1, self.partition, self.offset
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Ended:
-    """Sequences that were given up when the log's time reached `log_ns`, before any record of that time."""
-
-    log_ns: int
-    steps: tuple[Step, ...]
-
-    @property
-    def place(self) -> tuple[int, int, int, int]:
-        """Where it stands in the order of the log."""
-        return self.log_ns, 0, 0, 0
-
-
-Event = Arrived | Ended
+        return self.log_ns, self.partition, self.offset

@@ -41,6 +41,7 @@ class JobSettings:
         Stop at the end the topic has now; what is alone then is unmatched.
     idle_s : float, seconds
         A partition without a record for so long holds back no other; then too a live log is looked at.
+        Longer than Flink holds records for Python (a second): word of idleness does not wait for them.
     verdicts : str
         Folder (any file system of Flink) for the verdicts at the end of a bounded input.
     kafka, flink : mapping
@@ -99,9 +100,7 @@ def build(
 
 def _environment(settings: JobSettings) -> StreamExecutionEnvironment:
     configuration = Configuration()
-    if settings.bounded:  # see `_watermarks`
-        configuration.set_string("pipeline.auto-watermark-interval", "0 ms")
-    else:
+    if not settings.bounded:  # a partition read to its end is no idle one, and one not read yet still less
         configuration.set_string("table.exec.source.idle-timeout", f"{round(settings.idle_s * 1000)} ms")
     for name, value in {"execution.attached": "true", **settings.flink}.items():
         configuration.set_string(name, value)
@@ -154,7 +153,7 @@ def _source_sql(settings: JobSettings) -> str:
         "properties.bootstrap.servers": settings.bootstrap,
         "properties.group.id": settings.group,
         "scan.startup.mode": "earliest-offset",
-        **_watermarks(settings),
+        **({"scan.bounded.mode": "latest-offset"} if settings.bounded else {}),
         "key.format": "raw",
         "key.fields": "record_key",
         "value.format": "raw",
@@ -170,19 +169,6 @@ def _source_sql(settings: JobSettings) -> str:
         record_time TIMESTAMP_LTZ(3) METADATA FROM 'timestamp' VIRTUAL,
         WATERMARK FOR record_time AS record_time - INTERVAL '0.001' SECOND
     ) WITH ({", ".join(f"{_quoted(k)} = {_quoted(v)}" for k, v in options.items())})"""
-
-
-def _watermarks(settings: JobSettings) -> dict[str, str]:
-    """Return how watermarks are emitted.
-
-    A source calls itself idle, at its next periodic emission, when its last partition is read to
-    the end.  Python operators pass that on ahead of records they still hold, and the watermark
-    would overtake them.  A bounded source therefore emits with records only, and never is idle; on
-    a live one idleness is declared seconds after the last record, when nothing is held any more.
-    """
-    if not settings.bounded:
-        return {}
-    return {"scan.bounded.mode": "latest-offset", "scan.watermark.emit.strategy": "on-event"}
 
 
 def _quoted(text: str) -> str:

@@ -10,8 +10,8 @@ from pyflink.datastream.state import ValueStateDescriptor
 from paritas.contracts.model import Contract
 from paritas.detectors.decode import Decoder
 from paritas.detectors.flink.evaluation import OrderedEvaluation, verdict_line
-from paritas.detectors.flink.events import Arrival, Event
-from paritas.detectors.flink.pairing import END_NS, KeyedPairing
+from paritas.detectors.flink.events import Arrival, Arrived
+from paritas.detectors.flink.pairing import KeyedPairing
 from paritas.records import Escalation
 
 __all__ = ["VERDICTS", "EvaluationOperator", "PairingOperator"]
@@ -22,7 +22,7 @@ NS = 1_000_000_000
 RESTART_QUIET_S = 30.0
 VERDICTS = OutputTag("verdicts", Types.STRING())  # at the end of a bounded input, one JSON object a contract
 ORIGIN = ("paritas-agent", "paritas-epoch", "paritas-seq")
-END_MS = END_NS  # Flink's last watermark is the largest number it knows, in milliseconds
+END_MS = 2**63 - 1  # Flink's last watermark is the largest number it knows, in milliseconds
 
 
 def _ceil_ms(time_ns: int) -> int:
@@ -40,7 +40,9 @@ def _arrival(row: Row) -> Arrival:
 class PairingOperator(KeyedProcessFunction):  # type: ignore[misc]  # pyflink is not typed
     """Keyed by trace id: records in, events out.
 
-    A key's state is dropped `pair_within` after its last half was seen, decided or given up.
+    A key is forgotten `pair_within` after its last record.  Nothing else rests on timers here:
+    those that Python sets in the last bundle before a checkpoint are not in it, so after a
+    failure some never fire, and a few keys are remembered for longer.
     """
 
     def __init__(self, contract: Contract) -> None:
@@ -54,33 +56,27 @@ class PairingOperator(KeyedProcessFunction):  # type: ignore[misc]  # pyflink is
         runtime_context.get_metrics_group().gauge("received", lambda: self._decoder.received)
         runtime_context.get_metrics_group().gauge("refused", lambda: sum(self._decoder.refused.values()))
 
-    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Event]:
+    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Arrived]:
         """Take one record."""
         arrival = _arrival(value)
-        pairing = self._state.value() or KeyedPairing(self._compare)
-        events = list(pairing.take(arrival, self._decoder))
-        self._state.update(pairing)
-        due_ns = pairing.deadline_ns
-        due_ms = _ceil_ms(arrival.log_ns) + self._within_ms if due_ns is None else _ceil_ms(due_ns)
-        ctx.timer_service().register_event_time_timer(due_ms)
-        yield from events
+        forget_ms = _ceil_ms(arrival.log_ns) + self._within_ms
+        pairing, _ = self._state.value() or (KeyedPairing(self._compare), 0)
+        event = pairing.take(arrival, self._decoder)
+        self._state.update((pairing, forget_ms))
+        ctx.timer_service().register_event_time_timer(forget_ms)
+        if event is not None:
+            yield event
 
-    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Event]:
-        """A half's time is over, or nothing waits and the key is forgotten."""
-        pairing = self._state.value()
-        if pairing is None:
-            return
-        if ctx.timer_service().current_watermark() >= END_MS:
-            yield from pairing.flush()
+    def on_timer(
+        self,
+        timestamp: int,
+        ctx: KeyedProcessFunction.OnTimerContext,  # noqa: ARG002 -- Flink's signature
+    ) -> Iterator[Arrived]:
+        """Forget the key if no record came since the timer was set."""
+        held = self._state.value()
+        if held is not None and held[1] <= timestamp:
             self._state.clear()
-            return
-        events = list(pairing.expire(timestamp * MS))
-        if events or pairing.deadline_ns is not None:
-            self._state.update(pairing)
-            ctx.timer_service().register_event_time_timer(timestamp + self._within_ms)
-        else:
-            self._state.clear()
-        yield from events
+        yield from ()
 
 
 class EvaluationOperator(KeyedProcessFunction):  # type: ignore[misc]  # pyflink is not typed
@@ -113,11 +109,12 @@ class EvaluationOperator(KeyedProcessFunction):  # type: ignore[misc]  # pyflink
         self._evaluation: OrderedEvaluation | None = None
         self._quiet_until_ms = -1
 
-    def process_element(self, value: Event, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+    def process_element(self, value: Arrived, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
         """Keep an event until the watermark has reached it."""
         evaluation, timers = self._evaluate(), ctx.timer_service()
         evaluation.put(value)
-        timers.register_event_time_timer(min(_ceil_ms(value.log_ns), END_MS - 1))
+        timers.register_event_time_timer(_ceil_ms(value.log_ns))
+        timers.register_event_time_timer(END_MS - 1)  # known from the first bundle on: see PairingOperator
         self._state.update(evaluation)
         if self._idle_ms and self._quiet_until_ms < 0:
             timers.register_processing_time_timer(timers.current_processing_time() + self._idle_ms)

@@ -25,10 +25,10 @@ from paritas.contracts.load import load_named
 from paritas.controller.topic import escalation_bytes, escalation_from
 from paritas.detectors.flink.evaluation import verdict_line
 
-PARTITIONS, COPIES, STEP_NS = 3, 6, 10**12
+PARTITIONS, COPIES, STEP_NS = 3, 10, 10**12
 CONTRACT = load_named("dense-bf16")
 DEADLINE_S = 240
-MUCH_BYTES = 300_000  # of state: well in the middle of the topic
+MUCH_BYTES = 100_000  # of state: well in the middle of the topic
 
 pytestmark = pytest.mark.timeout(600)
 
