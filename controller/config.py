@@ -9,6 +9,7 @@ from paritas.errors import UsageError
 
 __all__ = ["DEFAULT_LISTEN", "Limits", "ServerConfig", "TlsFiles", "check_listen", "is_local"]
 
+MAX_PORT = 65535  # gRPC would take a larger one modulo 65536, and say nothing
 DEFAULT_LISTEN = "127.0.0.1:4320"  # beside OTLP's 4317 and 4318
 
 
@@ -97,6 +98,8 @@ def check_listen(listen: str, tls: TlsFiles | None) -> None:
     host, _, port = listen.rpartition(":")
     if not listen.startswith("unix:") and not (host and port.isdecimal()):
         raise UsageError(f"listen: {listen!r} is not an address", hint="write host:port or unix:/path")
+    if not listen.startswith("unix:") and int(port) > MAX_PORT:
+        raise UsageError(f"listen: port {port} is above {MAX_PORT}", hint="port 0 picks a free one")
     if is_local(listen):
         return
     if tls is None:

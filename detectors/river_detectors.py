@@ -5,6 +5,7 @@ state in `_reset`, Python floats in the scalar path, `clone` and pickle as river
 are the classic forms (docs/how-it-decides.md); the `Bank` folds the same bets for all rows at once.
 """
 
+import abc
 import math
 from collections.abc import Mapping
 
@@ -38,11 +39,11 @@ class _Wealth(base.DriftDetector):
         self.n_bad = 0
         self._log_wealth = [self._start()] * len(self.bets)
 
-    def _start(self) -> float:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _start(self) -> float: ...
 
-    def _grow(self, log_wealth: float, log_factor: float) -> float:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _grow(self, log_wealth: float, log_factor: float) -> float: ...
 
     def update(self, x: float) -> None:
         """Fold one unit's value in."""
@@ -72,8 +73,8 @@ class _Wealth(base.DriftDetector):
         self.n_bad += 1
         return 1.0
 
-    def _log_threshold(self) -> float:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _log_threshold(self) -> float: ...
 
     @property
     def log_evidence(self) -> float:

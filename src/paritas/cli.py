@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from paritas import __version__
+from paritas.commands.console_log import install
 from paritas.errors import ContractError, ParitasError, UsageError
 
 __all__ = ["main"]
@@ -39,6 +40,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; errors of ours are two lines, never a traceback."""
+    install()
     try:
         arguments = parser().parse_args(argv)
         code: int = arguments.run(arguments)

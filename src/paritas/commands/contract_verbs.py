@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 
+from paritas.commands.jsonable import finite
 from paritas.contracts.budget import declared_levels, derived, forecasts
 from paritas.contracts.diff import compare_contracts
 from paritas.contracts.dump import resolved
@@ -132,12 +133,7 @@ def _budget_json(contract: Contract) -> dict[str, object]:
         for f in forecasts(contract)
     ]
     declared = {} if contract.budget is None else declared_levels(contract.budget)
-    return {"declared": declared, "derived": [_finite(row) for row in down], "forecasts": up}
-
-
-def _finite(row: dict[str, object]) -> dict[str, object]:
-    """JSON has no infinity: no constraint is null."""
-    return {key: None if value == float("inf") else value for key, value in row.items()}
+    return {"declared": declared, "derived": finite(down), "forecasts": up}
 
 
 def _print_budget(contract: Contract) -> None:

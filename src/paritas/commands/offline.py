@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from itertools import chain
-from math import isfinite
 from pathlib import Path
 
 from paritas.collectors.accounting import Accounting
 from paritas.collectors.dumps import Problem, ReadOptions, read_dump, read_recorded
+from paritas.commands.jsonable import finite
 from paritas.contracts.model import Contract, Stage
 from paritas.detectors.evaluate import Change, Evaluator
 from paritas.detectors.explain import explain
@@ -91,19 +91,10 @@ class Judgement:
             "rosetta": dict(self.rosetta),
             "problems": [asdict(p) for p in self.problems],
         }
-        return {key: _finite(value) for key, value in told.items()}
+        return {key: finite(value) for key, value in told.items()}
 
 
 SHOWN_PROBLEMS = 20
-
-
-def _finite(value: object) -> object:
-    """Replace NaN and infinity by None, which JSON can say."""
-    if isinstance(value, float):
-        return value if isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {k: _finite(v) for k, v in value.items()}
-    return [_finite(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 def judge(contract: Contract, items: Iterable[TokenTrace | Problem]) -> Judgement:

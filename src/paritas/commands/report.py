@@ -1,5 +1,7 @@
 """How verdicts, causes and accounting look in a terminal."""
 
+import os
+import sys
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from math import isfinite
@@ -58,9 +60,21 @@ def state_text(state: State) -> str:
     return f"[{COLOURS[state]}]{state.value}[/]"
 
 
+class _Patient(Console):
+    """A console whose reader may leave, as `head` does: the exit code stays that of the judgement.
+
+    Rich would exit with 1 there, which to a caller means "violated".
+    """
+
+    def on_broken_pipe(self) -> None:
+        """Say no more."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def wide_console() -> Console:
     """A console that never cuts a number: a table row may be longer than a narrow terminal."""
-    return Console(width=max(Console().width, WIDTH), soft_wrap=True, highlight=False)
+    return _Patient(width=max(Console().width, WIDTH), soft_wrap=True, highlight=False)
 
 
 def verdict_table(verdicts: Iterable[Verdict]) -> Table:

@@ -9,6 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paritas.commands.jsonable import finite
 from paritas.commands.places import DataFolder, default_folder
 
 if TYPE_CHECKING:
@@ -85,15 +86,7 @@ def _json_line(delivery: "Delivery") -> str:
         "suppressed": delivery.suppression is not None,
         **escalation.as_dict(),
     }
-    return json.dumps(_finite(told), default=str) + "\n"
-
-
-def _finite(value: object) -> object:
-    if isinstance(value, float):
-        return value if isfinite(value) else None
-    if isinstance(value, dict):
-        return {k: _finite(v) for k, v in value.items()}
-    return [_finite(v) for v in value] if isinstance(value, list | tuple) else value
+    return json.dumps(finite(told), default=str) + "\n"
 
 
 def _text(delivery: "Delivery") -> str:

@@ -2,6 +2,10 @@
 
 import gzip
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from command_runs import DATA, recording, run, run_json
@@ -178,3 +182,17 @@ def test_swapped_files_do_not_pass(tmp_path):
     )
     assert done.returncode in (1, 3, 64)
     assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_leaves_does_not_change_the_exit_code():
+    """Piped into something like `head -1`, a healthy recording must not end as `violated`."""
+    command = [str(Path(sys.executable).with_name("paritas")), "check", "dense-bf16", *HEALTHY]
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=90, check=False
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (3, "")

@@ -168,3 +168,26 @@ def test_following_two_files_at_once_is_refused(tmp_path):
         64,
         "[usage] --follow takes one file or folder\n  hint: start one `paritas ingest --follow` for each\n",
     )
+
+
+def test_a_port_that_does_not_exist_is_refused(tmp_path):
+    done = run("up", "--data", tmp_path, "--listen", "127.0.0.1:99999")
+    assert (done.returncode, done.stderr) == (
+        64,
+        "[usage] listen: port 99999 is above 65535\n  hint: port 0 picks a free one\n",
+    )
+
+
+def test_a_watcher_that_reaches_nobody_says_why_and_goes_on(tmp_path):
+    command = [str(Path(sys.executable).with_name("paritas")), "watch", "--target", "127.0.0.1:1"]
+    watcher = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        line = watcher.stderr.readline()
+        assert line.startswith(
+            "warning: Subscription was interrupted, it resumes. (subscriber_id=paritas-watch, error="
+        )
+        assert "wait_s=" in line
+        assert watcher.poll() is None
+    finally:
+        watcher.kill()
+        watcher.communicate()

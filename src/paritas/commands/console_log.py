@@ -1,0 +1,38 @@
+"""What the log says on a terminal: the sentence, then its fields."""
+
+import logging
+import sys
+
+__all__ = ["ConsoleHandler", "install"]
+
+PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class ConsoleHandler(logging.Handler):
+    """Writes to whatever standard error is at that moment.
+
+    Examples
+    --------
+    >>> record = logging.makeLogRecord({"msg": "Detection waits.", "levelname": "WARNING", "wait_s": 0.5})
+    >>> ConsoleHandler().format(record)
+    'warning: Detection waits. (wait_s=0.5)'
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line: level, sentence, and the fields that were given as `extra`."""
+        fields = {k: v for k, v in vars(record).items() if k not in PLAIN}
+        told = ", ".join(f"{k}={v}" for k, v in fields.items())
+        line = f"{record.levelname.lower()}: {record.getMessage()}" + (f" ({told})" if told else "")
+        trace = logging.Formatter().formatException(record.exc_info) if record.exc_info else ""
+        return f"{line}\n{trace}" if trace else line
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        sys.stderr.write(self.format(record) + "\n")
+
+
+def install() -> None:
+    """Let this process's log speak, unless it already does; called by a command's start only."""
+    ours = logging.getLogger("paritas")
+    if not ours.hasHandlers():
+        ours.addHandler(ConsoleHandler(level=logging.WARNING))
