@@ -18,9 +18,9 @@ from paritas.wire.attributes import put
 
 __all__ = ["GAP_SPAN", "HEALTH_SPAN", "gap_record", "health_record"]
 
-GAP_SPAN = "paritas.agent.gap"
-HEALTH_SPAN = "paritas.agent.health"
+GAP_SPAN, HEALTH_SPAN = names.GAP_SPAN, names.HEALTH_SPAN
 
+SHORTEST_NS = 1_000  # backends count microseconds, and warn of a span without length
 TRACE_ID_BYTES, SPAN_ID_BYTES = 16, 8
 
 
@@ -37,17 +37,17 @@ def gap_record(agent: str, stream: str, lost: Lost, *, now_ns: int) -> WireRecor
     True
     """
     told: dict[str, int | str] = {
-        "paritas.gap.stream": stream,
-        "paritas.gap.first_seq": lost.seqs.start,
-        "paritas.gap.last_seq": lost.seqs.stop - 1,
-        "paritas.gap.reason": str(lost.reason),
+        names.GAP_STREAM: stream,
+        names.GAP_FIRST_SEQ: lost.seqs.start,
+        names.GAP_LAST_SEQ: lost.seqs.stop - 1,
+        names.GAP_REASON: str(lost.reason),
     }
     return _record(agent, GAP_SPAN, told, now_ns=now_ns, identity=repr(sorted(told.items())))
 
 
 def health_record(agent: str, counts: Mapping[str, int | str], *, now_ns: int) -> WireRecord:
     """Return the record of the agent's counters at one time."""
-    told = {f"paritas.agent.{name}": value for name, value in counts.items()}
+    told = {names.AGENT_PREFIX + name: value for name, value in counts.items()}
     return _record(agent, HEALTH_SPAN, told, now_ns=now_ns, identity=str(now_ns))
 
 
@@ -57,7 +57,7 @@ def _record(
     trace_id = hashlib.blake2b(agent.encode(), digest_size=TRACE_ID_BYTES, person=b"paritas.agent").digest()
     request = ExportTraceServiceRequest()
     source = request.resource_spans.add()
-    put(source.resource.attributes, {"service.name": "paritas-agent", "service.instance.id": agent})
+    put(source.resource.attributes, {"service.name": "paritas-agent", names.INSTANCE_ID: agent})
     scope = source.scope_spans.add()
     scope.scope.name, scope.scope.version = names.SCOPE_NAME, __version__
     span = scope.spans.add(
@@ -66,7 +66,7 @@ def _record(
         trace_id=trace_id,
         span_id=hashlib.blake2b(f"{agent}\n{name}\n{identity}".encode(), digest_size=SPAN_ID_BYTES).digest(),
         start_time_unix_nano=now_ns,
-        end_time_unix_nano=now_ns,
+        end_time_unix_nano=now_ns + SHORTEST_NS,
         status=Status(code=Status.STATUS_CODE_ERROR if name == GAP_SPAN else Status.STATUS_CODE_OK),
     )
     put(span.attributes, told)

@@ -21,10 +21,10 @@ class DropReason(StrEnum):
 class NotReady(StrEnum):
     """Why the agent is not ready: alive is not enough, it must make progress."""
 
-    STARTING = "starting"
+    STARTING = "starting"  # the destination has not answered yet
     NOT_SHIPPING = "not_shipping"  # records wait and none was acknowledged for stall_s
     TARGET_REFUSES = "target_refuses"  # the destination says that a person must act
     MEMORY_ONLY = "memory_only"  # the disk refused: nothing accepted now survives a crash
     SYNC_FAILING = "sync_failing"  # what was appended may not survive a power loss
-    THREAD_DIED = "thread_died"
-    DRAINING = "draining"
+    THREAD_DIED = "thread_died"  # the shipping thread does not turn round
+    DRAINING = "draining"  # SIGTERM came

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 
 from paritas.errors import RecordError
 from paritas.records import TokenTrace
-from paritas.wire import decode
+from paritas.wire import Decoded, decode
 
 __all__ = ["Decoder"]
+
+NOTHING = Decoded((), 0, {})
 
 
 @dataclass(slots=True)
@@ -29,15 +31,19 @@ class Decoder:
     foreign_spans: int = 0
     refused: Counter[str] = field(default_factory=Counter)
 
+    def take(self, value: bytes) -> Decoded:
+        """Return what a record's value holds: nothing, and a count, if it cannot be read."""
+        self.received += 1
+        try:
+            decoded = decode(value)
+        except RecordError as error:
+            self.refused[error.reason] += 1
+            return NOTHING
+        self.foreign_spans += decoded.foreign_spans
+        self.refused.update({reason.value: n for reason, n in decoded.problems.items()})
+        return decoded
+
     def process(self, values: Iterable[bytes]) -> Iterator[TokenTrace]:
         """Yield the traces of each record's value."""
         for value in values:
-            self.received += 1
-            try:
-                decoded = decode(value)
-            except RecordError as error:
-                self.refused[error.reason] += 1
-                continue
-            self.foreign_spans += decoded.foreign_spans
-            self.refused.update({reason.value: n for reason, n in decoded.problems.items()})
-            yield from decoded.traces
+            yield from self.take(value).traces

@@ -123,6 +123,7 @@ class Evaluator:
         self.reasons: dict[str, int] = {}
         self.versions: dict[str, None] = {}
         self.weights_version = ""
+        self.has_gap = False  # records are missing now: nothing passes
         self._kernels: dict[tuple[str, str], None] = {}
         self._last_kernels: tuple[KernelIdentity, KernelIdentity] | None = None
         self._columns = tuple((c, s) for s in contract.slices for c in self._clauses_of(s))
@@ -293,11 +294,15 @@ class Evaluator:
         self.identity.note(pair.inference)
         self.identity.note(pair.train)
         if self._kernels and kernels not in self._kernels:
-            for index in range(len(self.rows)):
-                self.bank.restart_certificate(index)
+            self.restart_certificates()
         _remember(self._kernels, kernels)
         if before is not State.VIOLATED and self.identity.verdict()[0] is State.VIOLATED:
             yield from self._identity_crossings(pair.event_ns)
+
+    def restart_certificates(self) -> None:
+        """Begin every PASS process again; monitors go on."""
+        for index in range(len(self.rows)):
+            self.bank.restart_certificate(index)
 
     def _identity_crossings(self, event_ns: int) -> Iterator[Crossing]:
         for clause in self.clauses:

@@ -5,19 +5,21 @@ no I/O; `paritas up`, the test of a contract and a Flink operator drive the same
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from paritas.contracts.model import Clause, Contract, Stage
 from paritas.detectors.escalate import Escalator, Report
 from paritas.detectors.evaluate import Change, Crossing, Evaluator
 from paritas.detectors.explain import explain_slice
+from paritas.detectors.gaps import GapBook
 from paritas.detectors.idle import IDLE_S, IdleTicks
-from paritas.detectors.pairing import Pairer
+from paritas.detectors.pairing import Pairer, PairerLimits
 from paritas.detectors.pairs import PairOutcome
 from paritas.detectors.sequences import Taken
 from paritas.detectors.verdicts import verdict_of, verdicts
 from paritas.records import Escalation, Role, State, TokenStatus, TokenTrace, Verdict
+from paritas.wire import Gap
 
 __all__ = ["Detector", "TraceAccount"]
 
@@ -85,6 +87,7 @@ class Detector:
         self.evaluator = Evaluator(contract, stage=stage, recover=recover)
         self.escalator = Escalator(contract, deployment=deployment)
         self.account = TraceAccount()
+        self.gaps = GapBook(round((contract.compare.pair_within_s + PairerLimits().cohort_s) * NS))
         self._idle = IdleTicks(max(round(idle_s * NS), 1))
         self.repeated_records = 0
         self._records: OrderedDict[tuple[str, ...], None] = OrderedDict()
@@ -110,21 +113,33 @@ class Detector:
             self._records.popitem(last=False)
         return False
 
-    def process(self, traces: Iterable[TokenTrace], now_ns: int) -> Iterator[Escalation]:
-        """Take decoded traces in order and yield the escalations they cause.
+    def process(
+        self, traces: Iterable[TokenTrace], now_ns: int, *, gaps: Sequence[Gap] = ()
+    ) -> Iterator[Escalation]:
+        """Take what a record held, in order, and yield the escalations it causes.
 
-        Intervals of silence in the log before them are lived through first, so that judging a log
+        Intervals of silence in the log before it are lived through first, so that judging a log
         again says what watching it said.
         """
         arrived = list(traces)
-        if arrived:
+        if arrived or gaps:
             yield from self.elapse(now_ns)
             yield from self.observe((self._matched(trace, now_ns) for trace in arrived), now_ns)
+            yield from self.miss(gaps, now_ns)
 
-    def follow(self, takens: Iterable[Taken], now_ns: int) -> Iterator[Escalation]:
+    def follow(
+        self, takens: Iterable[Taken], now_ns: int, *, gaps: Sequence[Gap] = ()
+    ) -> Iterator[Escalation]:
         """Take what matchers elsewhere made of the traces of one record; all else is as in `process`."""
         yield from self.elapse(now_ns)
         yield from self.observe((self._followed(taken, now_ns) for taken in takens), now_ns)
+        yield from self.miss(gaps, now_ns)
+
+    def miss(self, gaps: Sequence[Gap], now_ns: int) -> Iterator[Escalation]:
+        """Learn of lost records: from now on nothing passes, until the log is whole again."""
+        if self.gaps.note(gaps, now_ns):
+            self.evaluator.has_gap = True
+            yield from self._escalate(self._without(now_ns))
 
     def _matched(self, trace: TokenTrace, now_ns: int) -> Taken:
         self.pairer.cohorts.end(self.pairer.matcher.expire(now_ns))
@@ -150,12 +165,20 @@ class Detector:
         """Let the log's time pass to `now_ns`: a tick for each interval of silence that ended by then."""
         while (due_ns := self._idle.due(now_ns)) is not None:
             yield from self.tick(due_ns)
+        self._mend(now_ns)
+
+    def _mend(self, now_ns: int) -> None:
+        """Evidence from before a gap and from after it is not joined."""
+        if self.gaps.close(now_ns):
+            self.evaluator.has_gap = False
+            self.evaluator.restart_certificates()
 
     def tick(self, now_ns: int) -> Iterator[Escalation]:
         """Nothing arrived for a while: close cohorts, test silence, let dwell times end."""
+        self._mend(now_ns)
         yield from self._escalate(self.evaluator.observe(list(self.pairer.tick(now_ns))))
         yield from self._escalate(self._silences(now_ns))
-        yield from self._escalate(self._gaps(now_ns))
+        yield from self._escalate(self._without(now_ns))
         yield from self.escalator.advance(now_ns)
 
     def flush(self, now_ns: int) -> Iterator[Escalation]:
@@ -192,11 +215,12 @@ class Detector:
                 change = Change.VIOLATED if after else Change.RECOVERED
                 yield Crossing(change, clause, name, name, index, now_ns, self.evaluator.weights_version)
 
-    def _gaps(self, now_ns: int) -> Iterator[Crossing]:
-        """Say of each clause in a plain slice that it has no data, `pair_within` after the first trace."""
+    def _without(self, now_ns: int) -> Iterator[Crossing]:
+        """Say of each clause in a plain slice that it has no data: a gap, or none `pair_within` after the first trace."""
         waited_ns = round(self.contract.compare.pair_within_s * NS)
+        is_late = now_ns - self._first_seen_ns >= waited_ns
         for clause, name, index in self._plain_rows():
-            empty = not self.evaluator.bank.units[index] and now_ns - self._first_seen_ns >= waited_ns
+            empty = self.gaps.is_open or (is_late and not self.evaluator.bank.units[index])
             known = (clause.id, name) in self._without_data
             if empty != known:
                 change = Change.VIOLATED if empty else Change.RECOVERED

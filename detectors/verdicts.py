@@ -115,6 +115,8 @@ def _decide(
         return State.UNDECIDED, Reason.CERTIFICATE_LOST
     if bank.violated[index]:
         return State.VIOLATED, Reason.COUNTEREXAMPLE if row.counterexample else Reason.REFUTED
+    if evaluator.has_gap:
+        return State.NO_DATA, Reason.GAP
     if bank.units[index] == 0:
         return State.NO_DATA, Reason.NOT_REPORTED if bank.without[index] else Reason.NO_UNITS
     if row.counterexample:

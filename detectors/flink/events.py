@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from paritas.detectors.sequences import Taken
+from paritas.wire import Gap
 
-__all__ = ["Arrival", "Arrived"]
+__all__ = ["Arrival", "Arrived", "Beat"]
 
 Origin = tuple[str, ...]  # agent, epoch, number there; empty when a record does not say
 
@@ -38,14 +39,22 @@ class Arrived:
         As in `Arrival`.
     takens : tuple of Taken
         One a trace, in order.
+    gaps : tuple of Gap
+        What the record says is lost.
     """
 
     log_ns: int
     partition: int
     offset: int
     takens: tuple[Taken, ...]
+    gaps: tuple[Gap, ...] = ()
 
     @property
     def place(self) -> tuple[int, int, int]:
         """Where it stands in the order of the log."""
         return self.log_ns, self.partition, self.offset
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """Word from Flink's own side, which no restart loses: a second has passed, or a bounded input is at its end."""

@@ -33,11 +33,13 @@ class KeyedPairing:
         if self._is_repeat(arrival.origin):
             decoder.refused["repeated"] += 1
             return None
-        traces = list(decoder.process([arrival.value]))
+        held = decoder.take(arrival.value)
         for _ in self._matcher.expire(arrival.log_ns):
             continue
-        takens = tuple(self._matcher.take(trace, arrival.log_ns) for trace in traces)
-        return Arrived(arrival.log_ns, arrival.partition, arrival.offset, takens) if takens else None
+        takens = tuple(self._matcher.take(trace, arrival.log_ns) for trace in held.traces)
+        if not takens and not held.gaps:
+            return None
+        return Arrived(arrival.log_ns, arrival.partition, arrival.offset, takens, held.gaps)
 
     def _is_repeat(self, origin: tuple[str, ...]) -> bool:
         if not origin:

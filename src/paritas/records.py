@@ -186,6 +186,8 @@ class TokenTrace:
         Inter-token latencies; NaN for the first token.
     final : bool
         Whether this segment ends the sequence.
+    traceparent : str
+        W3C trace context of the engine's own spans of this sequence, to link to; empty when there is none.
     """
 
     run_id: str
@@ -205,6 +207,7 @@ class TokenTrace:
     timings: Timings = Timings()
     itl_s: NDArray[np.float32] | None = None
     final: bool = True
+    traceparent: str = ""
 
     def __post_init__(self) -> None:
         """Check once, at the edge: columns are one-dimensional and aligned."""
@@ -277,6 +280,7 @@ class Reason(StrEnum):
     )
     FALSIFIABLE_ONLY = "falsifiable_only"  # nothing can certify this statistic online
     COVERAGE = "coverage"  # too much is missing for any pass
+    GAP = "gap"  # records were lost on the way: what they said nobody knows
     NO_UNITS = "no_units"
     NOT_REPORTED = "not_reported"  # the input lacks what the statistic needs
     NOT_APPLICABLE = "not_applicable"  # the clause belongs to another stage

@@ -14,6 +14,7 @@ from typing import Self
 
 from paritas.agent.eventlog import Cursor, LogReader, Saved, Stored
 from paritas.clock import Clock
+from paritas.commands.agent_notes import AgentNotes
 from paritas.commands.log_order import LogOrder
 from paritas.contracts.model import Contract
 from paritas.detectors import snapshot
@@ -22,7 +23,7 @@ from paritas.detectors.pipeline import Detector
 from paritas.errors import PermanentError, TransientError, UsageError
 from paritas.records import Escalation
 
-__all__ = ["DetectionLoop", "LoopSettings"]
+__all__ = ["DetectionLoop", "LoopSettings", "watched"]
 
 log = logging.getLogger(__name__)
 NS = 1_000_000_000
@@ -99,6 +100,7 @@ class DetectionLoop:
         self._settings = settings
         self.detector = Detector(contract, deployment=settings.deployment, idle_s=settings.idle_s)
         self.decoder = Decoder()
+        self.agents = AgentNotes()
         self.published = 0
         self.on_published: Callable[[Sequence[Escalation]], None] = lambda _: None
         self._unsent: list[Escalation] = []
@@ -165,6 +167,7 @@ class DetectionLoop:
         """
         self._send()
         taken = sum(map(self._take, self._order.records()))
+        self._miss()
         now_ns = self._clock.monotonic_ns()
         if taken:
             self._active_ns = now_ns
@@ -189,9 +192,16 @@ class DetectionLoop:
         """Judge one record; return 1."""
         headers = {name: value.decode(errors="replace") for name, value in stored.record.headers}
         if not self.detector.is_repeat(headers):
-            traces = self.decoder.process([stored.record.value])
-            self._unsent.extend(self.detector.process(traces, stored.appended_ns))
+            held = self.decoder.take(stored.record.value)
+            self.agents.note(held.health)
+            self._unsent.extend(self.detector.process(held.traces, stored.appended_ns, gaps=held.gaps))
         return 1
+
+    def _miss(self) -> None:
+        """Tell the detector what the log itself has lost."""
+        gaps, self._order.gaps = self._order.gaps, []
+        if gaps:
+            self._unsent.extend(self.detector.miss(gaps, self._clock.now_ns()))
 
     def _send(self) -> None:
         if self._unsent:
@@ -209,3 +219,10 @@ class DetectionLoop:
         )
         end_ns = self._clock.monotonic_ns()
         self._save_due_ns = end_ns + max(round(self._settings.save_s * NS), SAVE_SHARE * (end_ns - start_ns))
+
+
+def watched(loop: DetectionLoop) -> str:
+    """Return what a farewell says of agents and losses: nothing if there were none."""
+    lost = ", ".join(f"{n} {reason}" for reason, n in sorted(loop.detector.gaps.lost.items()))
+    heard = f"; {loop.agents.text()}" if loop.agents else ""
+    return heard + (f"; records lost on the way: {lost}" if lost else "")

@@ -7,9 +7,13 @@ reading and a repetition, all say the same.
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 
-from paritas.agent.eventlog import LogReader, Stored
+from paritas.agent.eventlog import LogReader, SkipReason, Stored
+from paritas.wire import Gap
 
 __all__ = ["LogOrder"]
+
+# A hole may be a transaction's marker, and what is no record was none of ours: counted, not missed.
+LOST = {SkipReason.EXPIRED, SkipReason.CORRUPT}
 
 
 class LogOrder:
@@ -31,6 +35,8 @@ class LogOrder:
         Offset of the first record that was not handed out, by partition: what to save.
     skipped : Counter
         Offsets that gave no record, by reason.
+    gaps : list of Gap
+        Those that held records, by place, for whoever judges the log to take away.
     """
 
     def __init__(
@@ -43,6 +49,7 @@ class LogOrder:
     ) -> None:
         self.positions = dict(positions)
         self.skipped: Counter[str] = Counter()
+        self.gaps: list[Gap] = []
         self._reader = reader
         self._batch = batch
         self._ends = ends
@@ -73,11 +80,18 @@ class LogOrder:
             if queue:
                 continue
             batch = self._reader.read(partition, self._ahead[partition], limit=self._limit(partition))
-            self.skipped.update({reason.value: n for reason, n in batch.skipped.items()})
+            self._note_skipped(partition, batch.skipped)
             queue.extend(batch)
             self._ahead[partition] = batch.next_offset
             if not queue:
                 self.positions[partition] = batch.next_offset
+
+    def _note_skipped(self, partition: int, skipped: Mapping[SkipReason, int]) -> None:
+        """Count offsets without a record; a read tells how many, so a gap begins where it was read."""
+        self.skipped.update({reason.value: n for reason, n in skipped.items()})
+        seq = self._ahead[partition]
+        for reason in LOST & skipped.keys():
+            self.gaps.append(Gap(f"log/{partition}", seq, seq + skipped[reason] - 1, reason.value))
 
     def _hidden(self) -> bool:
         """Whether a partition gave nothing although its log goes on."""

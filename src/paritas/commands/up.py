@@ -149,10 +149,12 @@ def _ready(up: Up, contract: "Contract") -> str:
 
 def _farewell(up: Up) -> str:
     """One line of accounting: what came in and where it went."""
+    from paritas.commands.detecting import watched
+
     loop = up.loop
     outcomes = ", ".join(f"{n} {reason}" for reason, n in sorted(loop.detector.evaluator.reasons.items()))
     refused = sum(loop.decoder.refused.values()) + sum(loop.skipped.values())
     return (
         f"stopped: {loop.decoder.received} records, {refused} refused, {loop.detector.repeated_records} repeated; "
-        f"sequences: {outcomes or 'none'}; {loop.published} escalations\n"
+        f"sequences: {outcomes or 'none'}; {loop.published} escalations{watched(loop)}\n"
     )

@@ -4,6 +4,7 @@
 `decode` turns such values back.  Names, types and units are in `attributes.yaml`.
 """
 
+from paritas.wire.agent_spans import AgentHealth, Gap
 from paritas.wire.decode import Decoded, decode
 from paritas.wire.encode import encode, segments_of, span_id_of
 from paritas.wire.reasons import DecodeProblem, EncodeProblem
@@ -11,9 +12,11 @@ from paritas.wire.records import RECORD_LIMIT_BYTES, Headers, Origin, WireRecord
 
 __all__ = [
     "RECORD_LIMIT_BYTES",
+    "AgentHealth",
     "DecodeProblem",
     "Decoded",
     "EncodeProblem",
+    "Gap",
     "Headers",
     "Origin",
     "WireRecord",

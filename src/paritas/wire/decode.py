@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from paritas.errors import RecordError
 from paritas.records import TokenTrace
 from paritas.wire import names
+from paritas.wire.agent_spans import AgentHealth, Gap, gap_of, health_of
 from paritas.wire.attributes import kernel_of, labels_of, sampling_of, text_of, timings_of, values_of
 from paritas.wire.block import Columns, decode_block
 from paritas.wire.reasons import DecodeProblem
@@ -20,7 +22,7 @@ __all__ = ["Decoded", "decode"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decoded:
-    """What one value held; every span is in exactly one of the three.
+    """What one value held; every span is in exactly one of the five.
 
     Attributes
     ----------
@@ -29,19 +31,25 @@ class Decoded:
     foreign_spans : int
         Spans of other programs.
     problems : mapping of DecodeProblem to int
-        Spans of ours that gave no trace, by reason.
+        Spans of ours that could not be read, by reason.
+    gaps : tuple of Gap
+        What agents lost.
+    health : tuple of AgentHealth
+        What agents say of themselves.
     """
 
     traces: tuple[TokenTrace, ...]
     foreign_spans: int
     problems: Mapping[DecodeProblem, int]
+    gaps: tuple[Gap, ...] = ()
+    health: tuple[AgentHealth, ...] = ()
 
 
 def decode(value: bytes) -> Decoded:
     """Return the traces in a serialized ``ExportTraceServiceRequest``.
 
-    A span is ours when it is named ``kernel.score`` and either carries ``paritas.tokens`` or was
-    written under our instrumentation scope.
+    A trace of ours is named ``kernel.score`` and either carries ``paritas.tokens`` or was written
+    under our instrumentation scope; so were the agent's own spans.
 
     Raises
     ------
@@ -54,18 +62,23 @@ def decode(value: bytes) -> Decoded:
     ()
     """
     traces: list[TokenTrace] = []
+    gaps: list[Gap] = []
+    health: list[AgentHealth] = []
     problems: Counter[DecodeProblem] = Counter()
     foreign_spans = 0
-    for span, our_scope in _spans(_parse(value)):
-        values = values_of(span.attributes) if span.name == names.SPAN_NAME else {}
-        if names.TOKENS not in values and not (our_scope and span.name == names.SPAN_NAME):
-            foreign_spans += 1
-            continue
+    for span, resource, our_scope in _spans(_parse(value)):
         try:
-            traces.append(_trace(span, values))
+            if span.name == names.SPAN_NAME and (trace := _trace(span, our_scope=our_scope)) is not None:
+                traces.append(trace)
+            elif our_scope and span.name == names.GAP_SPAN:
+                gaps.append(gap_of(span))
+            elif our_scope and span.name == names.HEALTH_SPAN:
+                health.append(health_of(span, resource))
+            else:
+                foreign_spans += 1
         except RecordError as error:
             problems[DecodeProblem(error.reason)] += 1
-    return Decoded(tuple(traces), foreign_spans, dict(problems))
+    return Decoded(tuple(traces), foreign_spans, dict(problems), tuple(gaps), tuple(health))
 
 
 def _parse(value: bytes) -> ExportTraceServiceRequest:
@@ -79,16 +92,19 @@ def _parse(value: bytes) -> ExportTraceServiceRequest:
         ) from error
 
 
-def _spans(request: ExportTraceServiceRequest) -> Iterator[tuple[Span, bool]]:
+def _spans(request: ExportTraceServiceRequest) -> Iterator[tuple[Span, Resource, bool]]:
     for resource_spans in request.resource_spans:
         for scope_spans in resource_spans.scope_spans:
             our_scope = scope_spans.scope.name == names.SCOPE_NAME
             for span in scope_spans.spans:
-                yield span, our_scope
+                yield span, resource_spans.resource, our_scope
 
 
-def _trace(span: Span, values: Mapping[str, object]) -> TokenTrace:
-    """Return the trace of one span of ours; RecordError with a `DecodeProblem` when it is broken."""
+def _trace(span: Span, *, our_scope: bool) -> TokenTrace | None:
+    """Return the trace of a span; None if it is not ours, RecordError when it is and is broken."""
+    values = values_of(span.attributes)
+    if names.TOKENS not in values and not our_scope:
+        return None
     tokens = values.get(names.TOKENS)
     if not isinstance(tokens, bytes):
         raise RecordError("paritas.tokens is missing or not bytes", reason=DecodeProblem.NO_TOKENS)

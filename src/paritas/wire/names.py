@@ -7,13 +7,22 @@ a name (``gen_ai.request.temperature`` …) that one is used and nothing of ours
 from paritas.records import KernelIdentity, TokenStatus
 
 __all__ = [
+    "AGENT_PREFIX",
     "ATTRIBUTES",
     "ATTRIBUTE_PREFIX",
+    "GAP_FIRST_SEQ",
+    "GAP_LAST_SEQ",
+    "GAP_REASON",
+    "GAP_SPAN",
+    "GAP_STREAM",
     "GROUP_ID",
     "HEADER_AGENT",
     "HEADER_EPOCH",
     "HEADER_SCHEMA",
     "HEADER_SEQ",
+    "HEALTH_NOTE",
+    "HEALTH_SPAN",
+    "INSTANCE_ID",
     "KERNEL_DIGEST",
     "KERNEL_EXTRA_PREFIX",
     "KERNEL_FIELDS",
@@ -59,6 +68,16 @@ KERNEL_EXTRA_PREFIX = "paritas.kernel.extra."
 ATTRIBUTE_PREFIX = "paritas.attribute."
 
 STATUS_COUNTS = {status: f"paritas.token_count.{status.name.lower()}" for status in TokenStatus}
+
+GAP_SPAN = "paritas.agent.gap"  # an agent says that records are lost
+GAP_STREAM = "paritas.gap.stream"
+GAP_FIRST_SEQ = "paritas.gap.first_seq"
+GAP_LAST_SEQ = "paritas.gap.last_seq"
+GAP_REASON = "paritas.gap.reason"
+HEALTH_SPAN = "paritas.agent.health"  # an agent says how it is
+AGENT_PREFIX = "paritas.agent."
+HEALTH_NOTE = "paritas.agent.health"
+INSTANCE_ID = "service.instance.id"  # the agent's name, on the resource of both
 
 KERNEL_FIELDS = {
     field: f"paritas.kernel.{field}" for field in KernelIdentity.__slots__ if field not in ("role", "extra")

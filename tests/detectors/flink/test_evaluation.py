@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 from pair_factory import NS
 from trace_streams import stream, watched
 
+from paritas.agent.claim import Lost
+from paritas.agent.own_spans import gap_record
+from paritas.agent.reasons import DropReason
 from paritas.contracts.model import Compare
 from paritas.detectors.decode import Decoder
 from paritas.detectors.flink.evaluation import OrderedEvaluation
@@ -52,6 +55,9 @@ def log():
         if i % 17 == 3:  # sent again by its agent, and by an agent that does not say who it is
             made.append((key, replace(record, offset=1000 + i)))
             made.append((key, replace(record, offset=2000 + i, origin=())))
+        if i % 61 == 30:
+            lost = gap_record("agent", "agent", Lost(range(i, i + 3), DropReason.OVERFLOW), now_ns=1)
+            made.append((lost.key.decode(), Arrival(now_ns, 1, 4000 + i, (), lost.value)))
         if i % 29 == 11:
             made.append(("0" * 32, Arrival(now_ns, 0, 3000 + i, (), b"\xff no span")))
     return sorted(made, key=lambda item: (item[1].log_ns, item[1].partition, item[1].offset))
@@ -65,7 +71,8 @@ def one_process(name):
     said = []
     for _, record in log():
         if not detector.is_repeat(dict(zip(names, record.origin, strict=False))):
-            said += detector.process(decoder.process([record.value]), record.log_ns)
+            held = decoder.take(record.value)
+            said += detector.process(held.traces, record.log_ns, gaps=held.gaps)
     said += detector.flush(log()[-1][1].log_ns)
     return [repr(e) for e in said], [repr(v) for v in detector.verdicts()], dict(detector.evaluator.reasons)
 
@@ -128,6 +135,7 @@ def test_the_log_has_everything_that_can_go_differently():
     patient = one_process("patient")
     assert patient[1] != one_process("hasty")[1]
     assert PairReason.LATE not in patient[2]
+    assert any("gap" in verdict for verdict in patient[1])
 
 
 @pytest.mark.parametrize("name", CONTRACTS)

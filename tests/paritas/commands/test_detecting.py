@@ -5,13 +5,17 @@ from pathlib import Path
 import pytest
 from command_runs import recording
 
-from paritas.agent.eventlog import Cursor, EmbeddedLog, LogSettings, Saved, SyncMode
+from paritas.agent.claim import Lost
+from paritas.agent.eventlog import Cursor, EmbeddedLog, EmbeddedReader, LogSettings, Saved, SyncMode
+from paritas.agent.own_spans import gap_record, health_record
+from paritas.agent.reasons import DropReason
 from paritas.clock import ManualClock
 from paritas.collectors.dumps import ReadOptions, read_dump
-from paritas.commands.detecting import DetectionLoop, LoopSettings
+from paritas.commands.detecting import DetectionLoop, LoopSettings, watched
 from paritas.commands.ingest import alternate
 from paritas.contracts.load import load_named
 from paritas.errors import TransientError, UsageError
+from paritas.records import Reason, State
 from paritas.tokens import TokenHasher
 from paritas.wire import Origin, WireRecord, encode, stamp
 
@@ -169,3 +173,45 @@ def test_the_state_of_another_contract_judges_the_log_again(records, tmp_path):
         ) as loop:
             finish(loop, clock)
             assert loop.decoder.received == len(records)
+
+
+def gap(n):
+    """What an agent says when it has lost `n` records."""
+    return gap_record("pod-7", "pod-7", Lost(range(5, 5 + n), DropReason.OVERFLOW), now_ns=1)
+
+
+def test_what_an_agent_lost_is_missing_and_said(records, undisturbed, tmp_path):
+    controller, clock = Controller(), ManualClock()
+    told_health = health_record("pod-7", {"health": "not ready: target_refuses"}, now_ns=1)
+    with (
+        make_log(tmp_path / "log", [*records, gap(40), told_health]) as log,
+        make_loop(log, tmp_path, controller, clock) as loop,
+    ):
+        finish(loop, clock)
+        reasons = {v.reason for v in loop.detector.verdicts() if v.state is not State.VIOLATED}
+        assert Reason.GAP in reasons
+        assert not any(v.state is State.CONFORMING for v in loop.detector.verdicts() if v.units)
+        said = "; 1 agent heard, 1 not ready (pod-7); records lost on the way: 40 overflow"
+        assert watched(loop) == said
+
+
+def damage(folder, value):
+    """Turn a byte over where a value is stored."""
+    [segment] = [path for path in folder.rglob("*.seg") if value in path.read_bytes()]
+    content = bytearray(segment.read_bytes())
+    content[content.index(value) + 20] ^= 0xFF
+    segment.write_bytes(content)
+
+
+def test_what_the_log_itself_lost_is_missing_too(records, tmp_path):
+    """A byte turned over in a segment: the frame is skipped, and the detector knows."""
+    controller, clock = Controller(), ManualClock()
+    with make_log(tmp_path / "log", records) as log:
+        log.flush()
+    damage(tmp_path / "log", records[3].value)
+    with EmbeddedReader(tmp_path / "log") as log, make_loop(log, tmp_path, controller, clock) as loop:
+        finish(loop, clock)
+        assert loop.skipped == {"corrupt": 1}
+        assert loop.detector.gaps.lost == {"corrupt": 1}
+        assert loop.detector.gaps.streams == {"log/0": 1}
+        assert watched(loop) == "; records lost on the way: 1 corrupt"

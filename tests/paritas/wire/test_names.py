@@ -1,5 +1,6 @@
 """The registry, the constants and what really goes over the wire are the same names."""
 
+import re
 import subprocess
 import sys
 from importlib import resources
@@ -8,6 +9,9 @@ import yaml
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from wire_strategies import full_trace
 
+from paritas.agent.claim import Lost
+from paritas.agent.own_spans import gap_record, health_record
+from paritas.agent.reasons import DropReason
 from paritas.proto.v1.token_block_pb2 import TokenBlock
 from paritas.wire import Origin, encode, names, stamp
 
@@ -38,6 +42,20 @@ def family(name):
     return next((prefix + "*" for prefix in FAMILIES if name.startswith(prefix)), name)
 
 
+def test_what_an_agent_says_of_itself_has_the_declared_names_and_types():
+    lost = Lost(range(3, 9), DropReason.OVERFLOW)
+    counts = {"accepted": 9, "delivered": 1, "queued": 2, "dropped.overflow": 6, "health": "ready"}
+    records = [gap_record("a", "a", lost, now_ns=1), health_record("a", counts, now_ns=1)]
+    emitted = {}
+    for record in records:
+        span = ExportTraceServiceRequest.FromString(record.value).resource_spans[0].scope_spans[0].spans[0]
+        for a in span.attributes:
+            name = re.sub(r"dropped\..*", "dropped.*", a.key)
+            emitted[span.name, name] = a.value.WhichOneof("value")
+    assert emitted == {(r["side"], r["name"]): OTLP_TYPES[r["type"]] for r in REGISTRY["agent_attributes"]}
+    assert {r["name"] for r in REGISTRY["agent_spans"]} == {names.GAP_SPAN, names.HEALTH_SPAN}
+
+
 def test_headers_equal_the_registry():
     [record] = encode([full_trace()], resource={})
     sent = [name for name, _ in stamp(record, Origin("a", 1, 2)).headers]
@@ -53,6 +71,8 @@ def test_token_block_fields_equal_the_registry():
 def test_every_row_is_complete_and_unique():
     for section, keys in (
         ("attributes", {"name", "type", "unit", "side", "description"}),
+        ("agent_attributes", {"name", "type", "unit", "side", "description"}),
+        ("agent_spans", {"name", "description"}),
         ("headers", {"name", "type", "description"}),
         ("token_block", {"name", "type", "unit", "shape", "description"}),
     ):
