@@ -17,7 +17,18 @@ from paritas.errors import ContractError, ParitasError, UsageError
 __all__ = ["main"]
 
 USAGE = 64
-COMMANDS = ("contract", "check", "up", "agent", "detect", "control", "ingest", "watch", "demo")
+COMMANDS = (
+    "contract",
+    "check",
+    "up",
+    "agent",
+    "topics",
+    "detect",
+    "control",
+    "ingest",
+    "watch",
+    "demo",
+)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -1,6 +1,7 @@
 """The agent's configuration file → `AgentConfig`; every fault with its place, all in one go."""
 
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,10 @@ from paritas.contracts.compose import compose, decode
 from paritas.contracts.found import Fields
 from paritas.contracts.problems import Problems
 from paritas.contracts.reading import read
+from paritas.contracts.shapes import Record
 from paritas.errors import ContractError, UsageError
 
-__all__ = ["ConfigError", "load_agent_config", "read_agent_config"]
+__all__ = ["ConfigError", "kafka_of", "load_agent_config", "read_agent_config", "read_fields"]
 
 # Hints of the contracts' reader that would send a reader of this file astray.
 HINTS = {
@@ -61,18 +63,30 @@ def load_agent_config(path: Path) -> AgentConfig:
 
 def read_agent_config(content: bytes, file: str) -> AgentConfig:
     """Read a configuration from bytes; `file` is the name that errors show."""
+    return _placed(read_fields(FILE, content, file, hints=HINTS))
+
+
+def read_fields(shape: Record, content: bytes, file: str, *, hints: Mapping[str, str]) -> Fields:
+    """Read a document of one shape; `hints` replaces those of the contracts' reader that would send astray.
+
+    Raises
+    ------
+    ConfigError
+        Every fault, with its place.
+    """
     try:
         problems = Problems()
-        found = read(FILE, compose(decode(content, file), file, problems), "", problems)
+        found = read(shape, compose(decode(content, file), file, problems), "", problems)
         problems.raise_if_any()
     except ContractError as error:
-        raise _config_error(error) from error
+        raise _config_error(error, hints) from error
     assert found is not None, "a refused document is a problem"
-    return _placed(found.value)
+    fields: Fields = found.value
+    return fields
 
 
-def _config_error(error: ContractError) -> ConfigError:
-    problems = tuple((text, HINTS.get(hint, hint)) for text, hint in error.problems)
+def _config_error(error: ContractError, hints: Mapping[str, str]) -> ConfigError:
+    problems = tuple((text, hints.get(hint, hint)) for text, hint in error.problems)
     return ConfigError(str(error), hint=problems[0][1] if len(problems) == 1 else "", problems=problems)
 
 
@@ -152,7 +166,7 @@ def _target(fields: Fields) -> Target:
     at = fields.at("destination")
     kind, told = at.value
     try:
-        return _embedded(told) if kind == "embedded" else _kafka(told, fields.get("name") or _host_name())
+        return _embedded(told) if kind == "embedded" else kafka_of(told, fields.get("name") or _host_name())
     except UsageError as error:
         raise ConfigError(f"{at.place}: destination.{kind}: {error}", hint=error.hint) from error
 
@@ -162,7 +176,8 @@ def _embedded(fields: Fields) -> EmbeddedTarget:
     return EmbeddedTarget(Path(fields.get("path")), **sizes)
 
 
-def _kafka(fields: Fields, name: str) -> KafkaSettings:
+def kafka_of(fields: Fields, name: str) -> KafkaSettings:
+    """Return what a `kafka` section says; `name` is the client's unless it says one.  UsageError for what it refuses."""
     times = {f"{field}_s": field for field in ("connect_timeout", "request_timeout", "delivery_timeout")}
     return KafkaSettings(
         bootstrap=fields.values("bootstrap"),
