@@ -105,6 +105,9 @@ class ShippingSettings:
         Waits after failures.
     commit_s : float
         Longest time between two saves of the position: what a crash sends twice.
+    gather_s : float
+        Time between two batches while fewer records wait than a quarter of a batch: a few large
+        batches cost less than many small ones.  The first record after a silence leaves at once.
     """
 
     batch_records: int = 512
@@ -113,6 +116,7 @@ class ShippingSettings:
     max_bytes_per_s: float = 0.0
     backoff: Backoff = field(default_factory=Backoff)
     commit_s: float = 1.0
+    gather_s: float = 0.05
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ class KafkaDestination:
         """Deliver the records; see `Destination.ship`."""
         told = self._shipper.ship(records)
         refused = {place: str(problem) for place, problem in told.refused.items()}
-        acknowledged = frozenset(place for place in range(told.settled) if place not in refused)
+        acknowledged = frozenset(range(told.settled)).difference(refused)
         return Shipped(acknowledged, refused, told.fault.error if told.fault else None)
 
     def close(self) -> None:

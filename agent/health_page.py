@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import BinaryIO
+from io import BufferedReader
 
 from paritas.agent.health import Health
 from paritas.agent.http_message import Request, response
@@ -29,7 +29,7 @@ def health_page(listen: str, *, health: Callable[[], Health], page: Callable[[],
         The address cannot be bound.
     """
 
-    def answer(request: Request, _stream: BinaryIO) -> bytes:
+    def answer(request: Request, _stream: BufferedReader) -> bytes:
         return _answer(request.path.partition("?")[0], health, page)
 
     return HttpServer(listen_tcp(listen), answer, name="health")

@@ -20,7 +20,7 @@ RETRY_AFTER_S = 1
 class Answer(StrEnum):
     """What a client is told; the label of the requests counter."""
 
-    TAKEN = "taken"
+    TAKEN = "taken"  # it is in the spool
     PARTLY = "partly"  # some spans can never be taken; the rest was
     BAD = "bad"  # no OTLP trace request
     TOO_LARGE = "too_large"  # larger than max_body_bytes

@@ -109,6 +109,11 @@ class MemoryQueue:
             )
 
     @property
+    def waiting(self) -> int:
+        """Records that wait."""
+        return len(self._waiting)
+
+    @property
     def size_bytes(self) -> int:
         """Bytes that wait."""
         return self._bytes

@@ -101,11 +101,12 @@ class Shipper:
         self._spool, self._opener, self._clock, self._random = spool, opener, clock, random
         self._destination: Destination | None = None
         self._taken: Taken | None = None
-        self._left: dict[int, Entry] = {}  # of the batch: index to what is not settled
+        self._left: tuple[Entry, ...] = ()  # of the batch: what is not settled
         self._retried = self._failures = self._last_success_ns = 0
         self._error: ParitasError | None = None
         self._progress_ns = self._commit_ns = self._settled_ns = clock.monotonic_ns()
         self._is_committed = True
+        self._taken_ns = clock.monotonic_ns() - round(settings.gather_s * NS)
         self._tell(settings)
 
     def _tell(self, settings: ShippingSettings) -> None:
@@ -121,6 +122,8 @@ class Shipper:
             self._spool.maintain()
         if not self._is_committed and now_ns >= self._commit_ns:
             self._commit()
+        if self._taken is None and (gather_s := self._gather_s(now_ns)) > 0:
+            return Pause(Wait.TIME, gather_s)
         if self._taken is None and not self._take():
             return self._idle()
         if self._left:
@@ -128,6 +131,12 @@ class Shipper:
             return Pause(Wait.TIME, wait_s) if wait_s > 0 else self._send()
         self._settle()
         return Pause(Wait.NOTHING)
+
+    def _gather_s(self, now_ns: int) -> float:
+        """Return how long records should go on gathering before they are taken."""
+        if not 0 < self._spool.waiting() < self._settings.batch_records // 4:
+            return 0.0
+        return self._settings.gather_s - (now_ns - self._taken_ns) / NS
 
     def _idle(self) -> Pause:
         """Nothing waits: save soon, so that a restart sends nothing twice, but not between any two records."""
@@ -150,11 +159,12 @@ class Shipper:
             return False
         if self._taken is None:
             return False
-        self._left = dict(enumerate(self._taken.batch.entries))
+        self._left = self._taken.batch.entries
+        self._taken_ns = self._clock.monotonic_ns()
         return True
 
     def _send(self) -> Pause:
-        entries = tuple(self._left.values())
+        entries = self._left
         records = [stamp(entry.record, entry.origin) for entry in entries]
         if self._failures:
             self._retried += len(entries)
@@ -165,7 +175,7 @@ class Shipper:
         except ParitasError as error:
             shipped = Shipped(frozenset(), error=error)
         self._records_cap.spend(len(shipped.acknowledged))
-        self._bytes_cap.spend(sum(len(records[index].value) for index in shipped.acknowledged))
+        self._bytes_cap.spend(sum([len(records[index].value) for index in shipped.acknowledged]))
         self._note(entries, shipped)
         self._settle()
         return self._after(shipped)
@@ -177,8 +187,8 @@ class Shipper:
             entry = entries[index]
             self._spool.keep_dead(stamp(entry.record, entry.origin), why=why)
             self._taken.source.lose(range(entry.seq, entry.seq + 1), DropReason.REJECTED)
-        done = {entries[index].seq for index in (*shipped.acknowledged, *shipped.refused)}
-        self._left = {index: entry for index, entry in self._left.items() if entry.seq not in done}
+        done = {*shipped.acknowledged, *shipped.refused}
+        self._left = tuple([entry for index, entry in enumerate(entries) if index not in done])
         if shipped.acknowledged:
             self._last_success_ns = self._clock.now_ns()
         if done:
@@ -187,7 +197,7 @@ class Shipper:
     def _settle(self) -> None:
         """Settle up to the first record that is left; with none left the batch is done with."""
         assert self._taken is not None, "a batch is being sent"
-        first = next(iter(self._left.values()), None)
+        first = self._left[0] if self._left else None
         self._taken.source.settle(self._taken.batch.end_seq if first is None else first.seq)
         self._is_committed, self._settled_ns = False, self._clock.monotonic_ns()
         if first is None:
@@ -224,7 +234,7 @@ class Shipper:
         """Put a batch from the disk back, so that the spool may be opened otherwise."""
         if self._taken is not None and isinstance(self._taken.source, Stream):
             self._taken.source.give_back()
-            self._taken, self._left = None, {}
+            self._taken, self._left = None, ()
 
     def state(self) -> ShipperState:
         """Return how far it is."""
@@ -241,9 +251,9 @@ class Shipper:
     def close(self) -> None:
         """Let the destination go; what is in memory only and was not acknowledged is lost."""
         if self._taken is not None and isinstance(self._taken.source, MemoryQueue):
-            for entry in self._left.values():
+            for entry in self._left:
                 self._taken.source.lose(range(entry.seq, entry.seq + 1), DropReason.SHUTDOWN)
             self._taken.source.settle(self._taken.batch.end_seq)
-            self._taken, self._left = None, {}
+            self._taken, self._left = None, ()
         self.give_back()
         self.let_go()

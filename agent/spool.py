@@ -30,7 +30,7 @@ from paritas.agent.eventlog import (
     WriterSettings,
 )
 from paritas.agent.eventlog.durable import opening
-from paritas.agent.eventlog.records import pack
+from paritas.agent.eventlog.records import Packed, pack, packed
 from paritas.agent.memory import MemoryQueue
 from paritas.agent.own_spans import gap_record
 from paritas.agent.pending_gaps import PendingGaps
@@ -147,12 +147,12 @@ class Spool:
         TransientError
             There is no room for them, and the policy is to refuse.
         """
-        payloads = [pack(record) for record in records]
+        ready = [packed(record) for record in records]
         with self._lock:
             if self.settings.refuse_when_full:
-                self._expect_room(records, sum(map(len, payloads)))
-            for record, payload in zip(records, payloads, strict=True):
-                self._append(record, payload)
+                self._expect_room(ready)
+            for one in ready:
+                self._append(one)
         self._after_append()
 
     def _after_append(self) -> None:
@@ -162,10 +162,10 @@ class Spool:
         if bulk is not None and bulk.unsynced_bytes >= SYNC_BYTES:
             self._sync.wake()
 
-    def _append(self, record: WireRecord, payload: bytes) -> None:
+    def _append(self, ready: Packed) -> None:
         if not self._is_memory_only and self._bulk is not None:
             try:
-                self._bulk.append(payload)
+                self._bulk.append(ready)
             except (TransientError, OSError):  # also a process without free descriptors
                 self.degrade()
             except PermanentError:
@@ -173,10 +173,10 @@ class Spool:
                 return
             else:
                 return
-        self._memory.append(record)
+        self._memory.append(ready.record)
 
-    def _expect_room(self, records: Sequence[WireRecord], payload_bytes: int) -> None:
-        wanted_bytes = payload_bytes + FRAME_BYTES * len(records)
+    def _expect_room(self, ready: Sequence[Packed]) -> None:
+        wanted_bytes = sum(one.size_bytes + FRAME_BYTES for one in ready)
         if self._is_memory_only or self._bulk is None:
             is_full = self._memory.size_bytes + wanted_bytes > self._memory.limit_bytes
         else:
@@ -214,6 +214,11 @@ class Spool:
             if (batch := source.take(limit=limit, limit_bytes=limit_bytes)) is not None:
                 return Taken(source, batch)
         return None
+
+    def waiting(self) -> int:
+        """Return about how many records could be taken now."""
+        streams = [stream for stream in (self._own, self._bulk) if stream is not None]
+        return sum(stream.waiting for stream in streams) + self._memory.waiting
 
     def keep_dead(self, record: WireRecord, *, why: str) -> None:
         """Put a record that the destination refused among the dead letters, if the disk has room."""
@@ -255,7 +260,7 @@ class Spool:
         assert self._bulk is not None, "opened above"
         while (record := self._memory.first()) is not None:
             with self._lock:
-                self._bulk.append(pack(record))
+                self._bulk.append(packed(record))
                 self._memory.move_first()
         self._bulk.flush()
         with self._lock:
@@ -287,7 +292,7 @@ class Spool:
         if self._own is None:
             return False
         try:
-            self._own.append(pack(record))
+            self._own.append(packed(record))
         except TransientError:
             self.degrade()
             return False

@@ -25,6 +25,7 @@ from paritas.agent.eventlog import (
     WriterSettings,
 )
 from paritas.agent.eventlog.durable import reading
+from paritas.agent.eventlog.records import Packed
 from paritas.agent.quarantine import Quarantine
 from paritas.agent.reasons import DropReason
 from paritas.agent.steady import SteadyClock
@@ -134,8 +135,8 @@ class Stream:
         if lost := self._books.overflow(seq):
             self._on_lost(lost, DropReason.OVERFLOW)
 
-    def append(self, payload: bytes) -> None:
-        """Append one packed record.
+    def append(self, packed: Packed) -> None:
+        """Append one record.
 
         Raises
         ------
@@ -145,7 +146,7 @@ class Stream:
             No frame holds so much.
         """
         with self._lock:
-            self._writer.append(payload)
+            self._writer.append(packed.head, packed.record.value)
             if self._books.accept() == self._books.head_seq:
                 self._head_wall_ns = self._clock.now_ns()
 
@@ -157,8 +158,8 @@ class Stream:
         TransientError
             The disk cannot be read.
         """
-        start_seq, waiting = self._books.head_seq, self._books.next_seq - self._books.head_seq
-        if waiting <= 0:
+        start_seq, waiting = self._books.head_seq, self.waiting
+        if not waiting:
             return None  # known without looking at the disk
         with reading(self.directory):
             frames = self._reader.read(start_seq, limit=min(limit, waiting), limit_bytes=limit_bytes)
@@ -220,6 +221,11 @@ class Stream:
     def unsynced_bytes(self) -> int:
         """Bytes appended since the last sync."""
         return self._writer.unsynced_bytes
+
+    @property
+    def waiting(self) -> int:
+        """Records that are not settled; read without the lock."""
+        return max(0, self._books.next_seq - self._books.head_seq)
 
     def totals(self) -> Totals:
         """Return where every record is, over all runs."""

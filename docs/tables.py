@@ -7,9 +7,19 @@ from pathlib import Path
 
 import measure_features
 from markdown_table import markdown
+from tables_counters import counter_table, reason_table
 from tables_rosetta import rosetta_table
-from tables_wire import attribute_table, block_table, enum_table, event_table, header_table, rpc_table
+from tables_wire import (
+    agent_attribute_table,
+    attribute_table,
+    block_table,
+    enum_table,
+    event_table,
+    header_table,
+    rpc_table,
+)
 
+from paritas.commands.agent_table import FILE as AGENT_FILE
 from paritas.contracts.bounds import __all__ as bound_names
 from paritas.contracts.catalogue import CATALOGUE, Statistic, Test
 from paritas.contracts.load import load_preset, preset_names
@@ -104,6 +114,11 @@ def fields() -> str:
     return markdown(("field", "value", "meaning"), _field_rows(DOCUMENT, ""))
 
 
+def agent_fields() -> str:
+    """Every field of the agent's configuration file."""
+    return markdown(("field", "value", "meaning"), _field_rows(AGENT_FILE, ""))
+
+
 def _field_rows(record: Record, path: str) -> Iterator[Sequence[str]]:
     for field in record.fields:
         if path == "spec.clauses." and field.name != "numerical":
@@ -114,6 +129,9 @@ def _field_rows(record: Record, path: str) -> Iterator[Sequence[str]]:
         inner = field.shape.item if isinstance(field.shape, Listing) else field.shape
         if isinstance(inner, Record):
             yield from _field_rows(inner, f"{path}{field.name}.")
+        if isinstance(inner, Tagged) and record is AGENT_FILE:
+            for choice in inner.records:
+                yield from _field_rows(choice, f"{path}{field.name}.{choice.name}.")
 
 
 def _field_row(field: Field, path: str) -> Sequence[str]:
@@ -176,7 +194,11 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "features-full": features_full,
     "bounds": bounds,
     "rosetta": rosetta_table,
+    "agent-fields": agent_fields,
+    "agent-attributes": agent_attribute_table,
     "attributes": attribute_table,
+    "counters": counter_table,
+    "reasons": reason_table,
     "headers": header_table,
     "token-block": block_table,
     "rpcs": rpc_table,

@@ -8,7 +8,15 @@ from typing import Any
 import yaml
 from markdown_table import markdown
 
-__all__ = ["attribute_table", "block_table", "enum_table", "event_table", "header_table", "rpc_table"]
+__all__ = [
+    "agent_attribute_table",
+    "attribute_table",
+    "block_table",
+    "enum_table",
+    "event_table",
+    "header_table",
+    "rpc_table",
+]
 
 ROOT = Path(__file__).resolve().parents[1]
 PROTO = ROOT / "proto/v1/escalation.proto"
@@ -32,6 +40,15 @@ def attribute_table() -> str:
         for a in _registry()["attributes"]
     )
     return markdown(("attribute", "type", "unit", "side", "meaning"), rows)
+
+
+def agent_attribute_table() -> str:
+    """Every attribute of the spans an agent writes about itself."""
+    rows = (
+        (f"`{a['side']}`", f"`{a['name']}`", a["type"], a["unit"], a["description"])
+        for a in _registry()["agent_attributes"]
+    )
+    return markdown(("span", "attribute", "type", "unit", "meaning"), rows)
 
 
 def header_table() -> str:

@@ -30,23 +30,24 @@ class ActiveSegment:
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         self.size_bytes = os.fstat(self._fd).st_size
 
-    def append(self, header: bytes, payload: bytes) -> None:
-        """Write one frame at the end.
+    def append(self, *parts: bytes) -> None:
+        """Write one frame, in its parts, at the end.
 
         Raises
         ------
         TransientError
             The disk refused; the file is as long as before.
         """
+        size_bytes = sum(map(len, parts))
         try:
-            written = os.writev(self._fd, (header, payload))
-            rest = memoryview(header + payload)[written:] if written < len(header) + len(payload) else b""
+            written = os.writev(self._fd, parts)
+            rest = memoryview(b"".join(parts))[written:] if written < size_bytes else b""
             while rest:  # a short write says that the next one will name the reason
                 rest = rest[os.write(self._fd, rest) :]
         except OSError as error:
             self._undo()
             raise disk_error(self.path, error) from error
-        self.size_bytes += len(header) + len(payload)
+        self.size_bytes += size_bytes
 
     def _undo(self) -> None:
         try:

@@ -100,16 +100,16 @@ class Scan:
     next_seq: int
 
 
-def frame_header(payload: bytes, *, seq: int, wall_ns: int) -> bytes:
-    """Return the bytes that precede the payload.
+def frame_header(payload: bytes, rest: bytes = b"", *, seq: int, wall_ns: int) -> bytes:
+    """Return the bytes that precede the payload, which may come in two parts.
 
     Examples
     --------
     >>> parse(memoryview(frame_header(b"x", seq=7, wall_ns=1) + b"x"), 0, range(10))
     Frame(seq=7, wall_ns=1, payload=b'x')
     """
-    head, tail = HEAD.pack(VERSION, 0, len(payload)), TAIL.pack(seq, wall_ns)
-    return MAGIC + head + CRC.pack(crc32c(payload, crc32c(head + tail))) + tail
+    head, tail = HEAD.pack(VERSION, 0, len(payload) + len(rest)), TAIL.pack(seq, wall_ns)
+    return MAGIC + head + CRC.pack(crc32c(rest, crc32c(payload, crc32c(head + tail)))) + tail
 
 
 def parse(view: memoryview, at: int, window: range) -> Frame | Fault:
@@ -135,7 +135,9 @@ def _frame_end(view: memoryview, at: int, window: range) -> int | Fault:
     return end if end <= len(view) else Fault.SHORT
 
 
-def scan(buffer: bytes, *, window: range, wanted_seq: int, limit: int, limit_bytes: int, whole: bool) -> Scan:
+def scan(
+    buffer: bytes | memoryview, *, window: range, wanted_seq: int, limit: int, limit_bytes: int, whole: bool
+) -> Scan:
     """Return the good frames of a buffer, in rising order, passing over what is damaged.
 
     Parameters
@@ -157,7 +159,7 @@ def scan(buffer: bytes, *, window: range, wanted_seq: int, limit: int, limit_byt
     while len(frames) < limit and room_bytes > 0:
         found = parse(view, at, window)
         if isinstance(found, Fault):
-            resumed = _resync(buffer, at, window, whole=whole) if whole or found is Fault.BAD else None
+            resumed = _resync(bytes(view), at, window, whole=whole) if whole or found is Fault.BAD else None
             if resumed is None:
                 break
             at = resumed

@@ -22,7 +22,8 @@ WAIT_MARGIN_S = 5.0  # beyond the library's own deadline: it always answers, thi
 
 def size_of(record: WireRecord) -> int:
     """Return the bytes that count towards the record's limit."""
-    return len(record.key) + len(record.value) + sum(len(n.encode()) + len(v) for n, v in record.headers)
+    headers = sum([len(name.encode()) + len(value) for name, value in record.headers])
+    return len(record.key) + len(record.value) + headers
 
 
 class _Session:
@@ -61,14 +62,15 @@ class Producing:
             self._session = _Session()
         return self._session
 
-    def check(self, record: WireRecord) -> None:
-        """Raise PermanentError for a record that no broker will be asked to take."""
+    def check(self, record: WireRecord) -> int:
+        """Return the bytes of a record; PermanentError for one that no broker will be asked to take."""
         size, limit = size_of(record), self._settings.record_limit_bytes
         if size > limit:
             raise PermanentError(
                 f"{self._settings.place}: a record of {size} bytes exceeds the limit of {limit}",
                 hint="split it by trace, or into segments",
             )
+        return size
 
     def send(self, record: WireRecord, partition_key: bytes) -> Any:
         """Hand the record to the library and return its future; the library's errors pass through."""
@@ -98,6 +100,8 @@ class Producing:
 
     def wait(self, future: Any) -> Any:
         """Return where the record is; the library's errors pass through."""
+        if future.succeeded():  # as most are: a batch is acknowledged whole
+            return future.value
         return future.get(timeout=self._settings.delivery_timeout_s + WAIT_MARGIN_S)
 
     @contextmanager

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 from paritas.agent.eventlog.kafka_errors import Fault, KafkaProblem
-from paritas.agent.eventlog.kafka_producing import Producing, size_of
+from paritas.agent.eventlog.kafka_producing import Producing
 from paritas.agent.eventlog.kafka_settings import KafkaSettings
 from paritas.errors import PermanentError
 from paritas.wire import WireRecord
@@ -99,11 +99,10 @@ class KafkaShipper:
 
     def _launch(self, flight: _Flight, place: int, record: WireRecord) -> None:
         try:
-            self._producing.check(record)
+            size_bytes = self._producing.check(record)
         except PermanentError:
             flight.refuse(place, KafkaProblem.TOO_LARGE)
             return
-        size_bytes = size_of(record)
         self._land(flight, down_to_bytes=self._settings.in_flight_bytes - size_bytes)
         flight.push(place, size_bytes, self._producing.send(record, record.key))
 

@@ -1,6 +1,7 @@
 """The topic behind an event log: what it is, and how it is made."""
 
 import hashlib
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -124,8 +125,8 @@ def murmur2(key: bytes) -> int:
     factor, mask, shift = 0x5BD1E995, 0xFFFFFFFF, 24
     hashed = 0x9747B28C ^ len(key)
     whole = len(key) & ~3
-    for start in range(0, whole, 4):
-        word = int.from_bytes(key[start : start + 4], "little") * factor & mask
+    for raw in struct.unpack_from(f"<{whole // 4}I", key):
+        word = raw * factor & mask
         hashed = (hashed * factor & mask) ^ ((word ^ word >> shift) * factor & mask)
     if whole < len(key):
         hashed = (hashed ^ int.from_bytes(key[whole:], "little")) * factor & mask

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -14,14 +15,19 @@ __all__ = [
     "Batch",
     "Gap",
     "GapReason",
+    "Packed",
     "Position",
     "SkipReason",
     "Stored",
     "pack",
     "pack_gap",
+    "packed",
     "unpack",
     "unpack_gap",
 ]
+
+
+VALUE_TAG = 0x1A  # of a LogRecord's last field
 
 
 class SkipReason(StrEnum):
@@ -103,6 +109,41 @@ class Gap:
     reason: GapReason
 
 
+class Packed(NamedTuple):
+    """A record and the payload of its frame: `head`, and then the record's value, of which no copy is made."""
+
+    record: WireRecord
+    head: bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the payload."""
+        return len(self.head) + len(self.record.value)
+
+
+def packed(record: WireRecord) -> Packed:
+    """Return the record ready to be written.
+
+    Examples
+    --------
+    >>> record = WireRecord(b"key", b"value", (("name", b"1"),))
+    >>> unpack(packed(record).head + record.value) == record
+    True
+    """
+    headers = [LogHeader(name=name, value=value) for name, value in record.headers]
+    head = LogRecord(key=record.key, headers=headers).SerializeToString()
+    return Packed(record, head + b"%c%b" % (VALUE_TAG, _varint(len(record.value))))
+
+
+def _varint(number: int) -> bytes:
+    """Return a number as Protobuf writes it: seven bits a byte, the lowest first."""
+    digits = []
+    while number > 0x7F:
+        digits.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes((*digits, number))
+
+
 def pack(record: WireRecord) -> bytes:
     """Return the payload of the record's frame.
 
@@ -112,8 +153,7 @@ def pack(record: WireRecord) -> bytes:
     >>> unpack(pack(record)) == record
     True
     """
-    headers = [LogHeader(name=name, value=value) for name, value in record.headers]
-    return LogRecord(key=record.key, headers=headers, value=record.value).SerializeToString()
+    return packed(record).head + record.value
 
 
 def unpack(payload: bytes) -> WireRecord:
@@ -122,7 +162,7 @@ def unpack(payload: bytes) -> WireRecord:
         stored = LogRecord.FromString(payload)
     except DecodeError as error:
         raise RecordError("a frame holds no log record", reason=SkipReason.NOT_A_RECORD) from error
-    return WireRecord(stored.key, stored.value, tuple((h.name, h.value) for h in stored.headers))
+    return WireRecord(stored.key, stored.value, tuple([(h.name, h.value) for h in stored.headers]))
 
 
 def pack_gap(gap: Gap) -> bytes:

@@ -122,11 +122,12 @@ class SegmentScanner:
         self.header = read_header(self._fd)
         self.at_byte = self.good_end_byte = FILE_HEADER_BYTES
         self.next_seq = segment.first_seq
+        self._room = memoryview(bytearray(READ_BYTES))  # read into again and again: fresh pages cost more
 
     def step(self, *, wanted_seq: int, limit: int, limit_bytes: int = CHUNK_BYTES) -> Scan | None:
         """Read on; None when nothing more can be read now."""
         for size_bytes in (READ_BYTES, CHUNK_BYTES):
-            buffer = os.pread(self._fd, size_bytes, self.at_byte)
+            buffer = self._read(size_bytes)
             whole = len(buffer) < size_bytes
             found = scan(
                 buffer,
@@ -139,6 +140,11 @@ class SegmentScanner:
             if found.consumed_bytes or whole:
                 break
         return self._advance(found) if found.consumed_bytes else None
+
+    def _read(self, size_bytes: int) -> memoryview:
+        """Return what is in the file from here on, until the next call."""
+        room = self._room if size_bytes <= len(self._room) else memoryview(bytearray(size_bytes))
+        return room[: os.preadv(self._fd, [room[:size_bytes]], self.at_byte)]
 
     def _advance(self, found: Scan) -> Scan:
         if found.good_end is not None:

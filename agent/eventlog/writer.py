@@ -115,8 +115,13 @@ class SegmentWriter:
         """Bytes appended since the last sync."""
         return self._unsynced_bytes
 
-    def append(self, payload: bytes) -> int:
+    def append(self, payload: bytes, rest: bytes = b"") -> int:
         """Append one record and return its number; in mode ``always`` it is durable then.
+
+        Parameters
+        ----------
+        payload, rest : bytes
+            The payload may come in two parts, so that nobody has to join them.
 
         Raises
         ------
@@ -125,26 +130,27 @@ class SegmentWriter:
         TransientError
             The disk refused; nothing was appended, or (mode ``always``) it may not be durable.
         """
-        if len(payload) > MAX_PAYLOAD_BYTES:
+        size_bytes = len(payload) + len(rest)
+        if size_bytes > MAX_PAYLOAD_BYTES:
             raise PermanentError(
-                f"a record of {len(payload)} bytes exceeds the limit of {MAX_PAYLOAD_BYTES}",
+                f"a record of {size_bytes} bytes exceeds the limit of {MAX_PAYLOAD_BYTES}",
                 hint="split it by trace, or into segments",
             )
         with self._lock:
-            seq = self._append(payload)
+            seq = self._append(payload, rest)
         if self._settings.sync is SyncMode.ALWAYS:
             self.flush()
         return seq
 
-    def _append(self, payload: bytes) -> int:
+    def _append(self, payload: bytes, rest: bytes) -> int:
         if self._closed:
             raise UsageError(f"{self._directory}: the writer is closed")
-        size_bytes = FRAME_HEADER_BYTES + len(payload)
+        size_bytes = FRAME_HEADER_BYTES + len(payload) + len(rest)
         if self._must_roll(size_bytes):
             self._roll()
         self._make_room(size_bytes)
-        header = frame_header(payload, seq=self._ledger.next_seq, wall_ns=self._clock.now_ns())
-        self._active.append(header, payload)
+        header = frame_header(payload, rest, seq=self._ledger.next_seq, wall_ns=self._clock.now_ns())
+        self._active.append(header, payload, rest)
         self._kept[-1].size_bytes = self._active.size_bytes
         self._unsynced_bytes += size_bytes
         return self._ledger.accept()

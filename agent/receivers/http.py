@@ -4,8 +4,9 @@ import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from http import HTTPStatus
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Self
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTracePartialSuccess,
@@ -79,7 +80,7 @@ class HttpReceiver(AbstractContextManager["HttpReceiver"]):
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
-    def _answer(self, request: Request, stream: BinaryIO) -> bytes:
+    def _answer(self, request: Request, stream: BufferedReader) -> bytes:
         if request.method == "GET" and request.path == "/healthz":
             return response(HTTPStatus.OK, b"", TEXT)
         _expect_traces(request)
@@ -118,7 +119,7 @@ def _expect_traces(request: Request) -> None:
         raise BadRequestError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
 
 
-def _pass_over(stream: BinaryIO, length: int | None) -> None:
+def _pass_over(stream: BufferedReader, length: int | None) -> None:
     """Read a refused body away in small pieces, so that the connection can go on; chunks end it."""
     if length is None:
         raise BadRequestError(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests at once: come back later")

@@ -2,11 +2,13 @@
 
 import logging
 import socket
+import struct
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
+from io import BufferedReader
 from socketserver import BaseServer, StreamRequestHandler, ThreadingMixIn
-from typing import BinaryIO, Self, cast
+from typing import Self, cast
 
 from paritas.agent.http_message import BadRequestError, Request, read_head, response
 
@@ -15,17 +17,24 @@ __all__ = ["Answering", "HttpServer"]
 log = logging.getLogger(__name__)
 MAX_CONNECTIONS = 128
 IDLE_S = 120.0
+TIMEVAL = struct.Struct("@ll")  # struct timeval: seconds, microseconds
 
 # Reads the body, if it wants it, and returns the whole answer.
-Answering = Callable[[Request, BinaryIO], bytes]
+Answering = Callable[[Request, BufferedReader], bytes]
 
 
 class _Handler(StreamRequestHandler):
     """Answers the requests of one connection in turn."""
 
     rbufsize = 256 * 1024
-    timeout = IDLE_S
     server: "_Server"
+
+    def setup(self) -> None:
+        """Let the kernel watch the silence: with the library's own timeout every read would poll first."""
+        super().setup()
+        patience = TIMEVAL.pack(*divmod(round(IDLE_S * 1e6), 1_000_000))
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, patience)
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
 
     def handle(self) -> None:
         """Answer until the client goes, is silent for long, or says something that is not HTTP."""
@@ -37,7 +46,7 @@ class _Handler(StreamRequestHandler):
 
     def _one(self) -> bool:
         """Answer one request; False when the connection is over."""
-        stream = cast("BinaryIO", self.rfile)
+        stream = cast("BufferedReader", self.rfile)
         try:
             request = read_head(stream)
             if request is None:

@@ -22,10 +22,10 @@ from paritas.agent.config import (
 from paritas.agent.eventlog import EmbeddedReader
 from paritas.agent.reload import FileWatch
 from paritas.agent.retry import Backoff
-from paritas.agent.sender import Sender
 from paritas.clock import SystemClock
 from paritas.errors import UsageError
 from paritas.wire import WireRecord, origin_of
+from paritas.wire.sender import Sender
 
 ONE = bytes([1]) * 16
 

@@ -10,8 +10,8 @@ from agent_scenes import recorded
 from command_runs import DEADLINE_S, run, until
 
 from paritas.agent.eventlog import EmbeddedReader
-from paritas.agent.sender import Sender
 from paritas.wire import WireRecord
+from paritas.wire.sender import Sender
 
 
 def configured(path, **changes):

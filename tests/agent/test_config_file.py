@@ -79,6 +79,7 @@ shipping:
   retry_first: 100ms
   retry_most: 1m
   commit: 2s
+  gather: 10ms
 health: {{listen: '0.0.0.0:9', stall: 1m, report: 0s}}
 grace: 3s
 """)
@@ -101,7 +102,7 @@ grace: 3s
     assert "secret" not in repr(config)
     assert (told.in_flight_bytes, told.record_limit_bytes) == (3_000_000, 900_000)
     assert (told.connect_timeout_s, told.request_timeout_s, told.delivery_timeout_s) == (1.0, 2.0, 3.0)
-    assert config.shipping == ShippingSettings(5, 6, 7.0, 8.5, Backoff(0.1, 60.0), 2.0)
+    assert config.shipping == ShippingSettings(5, 6, 7.0, 8.5, Backoff(0.1, 60.0), 2.0, 0.01)
     assert config.health == HealthSettings("0.0.0.0:9", 60.0, 0.0)
     assert config.grace_s == 3.0
 

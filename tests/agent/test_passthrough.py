@@ -13,9 +13,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from paritas.agent.agent import Agent
 from paritas.agent.config import AgentConfig, EmbeddedTarget, HealthSettings, ReceiverSettings, SpoolSettings
 from paritas.agent.eventlog import EmbeddedReader
-from paritas.agent.sender import Sender
 from paritas.clock import SystemClock
 from paritas.wire import WireRecord, decode
+from paritas.wire.sender import Sender
 
 
 def spans(values):

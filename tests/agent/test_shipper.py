@@ -20,7 +20,7 @@ class Scene:
     def __init__(self, path, **settings):
         self.clock, self.place, self.opened = ManualClock(), Place(), 0
         self.spool = spool_at(path, self.clock)
-        self.settings = ShippingSettings(**settings)
+        self.settings = ShippingSettings(**{"gather_s": 0.0, **settings})
 
     def __enter__(self):
         self.spool.__enter__()
@@ -190,6 +190,22 @@ def test_memory_only_records_that_were_not_acknowledged_at_the_end_are_counted(t
         scene.run()
     told = holds(scene.spool)
     assert (told.accepted, told.delivered, told.dropped) == (3, 1, {"shutdown": 2})
+
+
+def test_a_few_records_gather_and_many_or_the_first_leave_at_once(tmp_path):
+    with Scene(tmp_path, batch_records=40, gather_s=0.5) as scene:
+        scene.append(0)
+        assert scene.run().wait is Wait.RECORDS
+        scene.append(1)
+        pause = scene.run()
+        assert (pause.wait, scene.place.numbers()) == (Wait.TIME, [0])
+        scene.append(*range(2, 9))
+        scene.clock.advance(seconds=pause.seconds)
+        scene.run()
+        assert (scene.place.numbers(), scene.place.calls) == (list(range(9)), 2)
+        scene.append(*range(9, 19))  # a quarter of a batch
+        scene.run()
+        assert (scene.place.numbers(), scene.place.calls) == (list(range(19)), 3)
 
 
 def test_gap_and_health_records_go_first(scene):

@@ -11,7 +11,7 @@ from paritas.agent.own_spans import GAP_SPAN
 from paritas.agent.reasons import DropReason
 from paritas.clock import ManualClock
 from paritas.errors import TransientError, UsageError
-from paritas.wire import Origin, decode
+from paritas.wire import Gap, Origin, decode
 
 
 def take_all(spool, limit=7):
@@ -100,7 +100,8 @@ def test_the_oldest_are_dropped_when_it_is_full_and_a_gap_record_says_which(tmp_
         bulk, own = take_all(spool)
         assert numbers(bulk) == list(range(told.dropped["overflow"], 300))
         [gap] = [entry.record for entry in own if GAP_SPAN.encode() in entry.record.value]
-        assert decode(gap.value).foreign_spans == 1
+        lost = Gap("pod-7", 0, told.dropped["overflow"] - 1, "overflow")
+        assert decode(gap.value).gaps == (lost,)
         assert holds(spool).delivered == len(bulk)
 
 

@@ -126,6 +126,7 @@ SHIPPING = Record(
         Field("max_bytes_per_s", RATE, "cap; 0 is none (default 0)"),
         Field("retry_first", Duration(), "bound of the first wait after a failure (default 500ms)"),
         Field("retry_most", Duration(), "bound of every later wait (default 30s)"),
+        Field("gather", Duration(), "wait for a fuller batch while few records wait (default 50ms)"),
         Field("commit", Duration(), "longest time between two saves of the position (default 1s)"),
     ),
 )

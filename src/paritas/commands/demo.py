@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from paritas.agent.sender import Sender
     from paritas.clock import Clock
     from paritas.commands.up import Up
     from paritas.contracts.model import Contract
     from paritas.controller.client import Delivery, Subscription
     from paritas.records import Escalation, Verdict
     from paritas.wire import WireRecord
+    from paritas.wire.sender import Sender
 
 __all__ = ["ACTS", "Act", "register"]
 
@@ -108,10 +108,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _played(console: "Console", contract: "Contract", root: Path, act: Act) -> bool:
     """Play one act against a service of its own."""
-    from paritas.agent.sender import Sender
     from paritas.clock import SystemClock
     from paritas.commands.places import DataFolder
     from paritas.commands.up import running
+    from paritas.wire.sender import Sender
 
     console.print(f"\n[bold]{act.title}[/]")
     with (

@@ -12,10 +12,10 @@ from paritas.commands.places import DataFolder, default_folder
 from paritas.errors import UsageError
 
 if TYPE_CHECKING:
-    from paritas.agent.sender import Sender
     from paritas.collectors.accounting import Accounting
     from paritas.collectors.dumps import Problem, ReadOptions
     from paritas.records import TokenTrace
+    from paritas.wire.sender import Sender
 
 __all__ = ["Told", "alternate", "register", "send_all"]
 
@@ -53,9 +53,9 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 def run(arguments: argparse.Namespace) -> int:
     """Send everything; problems go to standard error, one clear line each."""
-    from paritas.agent.sender import Sender
     from paritas.clock import SystemClock
     from paritas.collectors.dumps import ReadOptions, read_dump
+    from paritas.wire.sender import Sender
 
     folder = DataFolder(arguments.data or default_folder(os.environ))
     folder.running()
@@ -76,10 +76,10 @@ def _follow(
     folder: DataFolder, paths: Sequence[Path], options: "ReadOptions", extra: Mapping[str, str]
 ) -> int:
     """Send what is there and what is added, until SIGINT or SIGTERM."""
-    from paritas.agent.sender import Sender
     from paritas.clock import SystemClock
     from paritas.collectors.dumps import follow
     from paritas.commands.up import stop_signals
+    from paritas.wire.sender import Sender
 
     if len(paths) != 1:
         raise UsageError(

@@ -19,9 +19,10 @@ from paritas.agent.eventlog import (
     WriterSettings,
     partition_of,
 )
-from paritas.agent.eventlog.records import pack, pack_gap, unpack, unpack_gap
+from paritas.agent.eventlog.records import pack, pack_gap, packed, unpack, unpack_gap
 from paritas.clock import ManualClock, SystemClock
 from paritas.errors import RecordError, TransientError, UsageError
+from paritas.proto.v1.log_record_pb2 import LogHeader, LogRecord
 from paritas.wire import WireRecord, decode, encode
 
 PLAIN = LogSettings(partitions=2, sync=SyncMode.NONE)
@@ -44,8 +45,13 @@ def usage_error(do):
 
 @given(WIRE_RECORDS)
 @settings(deadline=None, max_examples=60)
-def test_a_record_survives_packing(record):
-    assert unpack(pack(record)) == record
+def test_a_record_survives_packing_into_what_protobuf_writes(record):
+    headers = [LogHeader(name=name, value=value) for name, value in record.headers]
+    written = LogRecord(key=record.key, headers=headers, value=record.value).SerializeToString()
+    for payload in (pack(record), packed(record).head + record.value, written):
+        assert unpack(payload) == record
+    assert packed(record).size_bytes == len(pack(record))
+    assert not record.value or pack(record) == written
 
 
 @given(st.binary(max_size=60))

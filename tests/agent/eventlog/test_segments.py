@@ -8,6 +8,7 @@ from paritas.agent.eventlog import SegmentLimits, SegmentReader
 from paritas.agent.eventlog.frames import MAX_PAYLOAD_BYTES
 from paritas.agent.eventlog.segments import (
     FILE_HEADER_BYTES,
+    READ_BYTES,
     FileHeader,
     SegmentScanner,
     create_segment,
@@ -54,6 +55,14 @@ def test_a_damaged_header_costs_the_epoch_and_no_record(tmp_path):
         with SegmentReader(tmp_path / "copy") as reader:
             got = reader.read(0, limit=10)
         assert [(epoch, frame.payload) for epoch, frame in got.frames] == [(0, p) for p in payloads]
+
+
+def test_what_was_read_outlives_the_next_read(tmp_path):
+    wanted = [bytes([number]) * (READ_BYTES // 3) for number in range(9)]
+    with open_writer(tmp_path, SegmentLimits(16 * READ_BYTES, 64 * READ_BYTES)) as writer:
+        for payload in wanted:
+            writer.append(payload)
+    assert read_from(tmp_path, page=99)[1] == wanted  # one call, several reads of the file
 
 
 def test_frames_tell_the_epoch_of_the_opening_that_wrote_them(tmp_path):

@@ -52,6 +52,13 @@ def test_a_frame_larger_than_a_segment_has_one_of_its_own(tmp_path):
     assert [int(path.stem) for path in segment_files(tmp_path)] == [0, 1, 2]
 
 
+def test_a_payload_in_two_parts_is_read_as_one(tmp_path):
+    with open_writer(tmp_path, small(9)) as writer:
+        writer.append(b"he", b"ad")
+        writer.append(b"head")
+    assert read_from(tmp_path)[1] == [b"head", b"head"]
+
+
 def test_the_oldest_segment_is_dropped_counted_and_told(tmp_path):
     gaps = []
     with open_writer(

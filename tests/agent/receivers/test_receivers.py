@@ -24,9 +24,9 @@ from paritas.agent.intake import Answer, Intake
 from paritas.agent.receivers.grpc import GrpcReceiver
 from paritas.agent.receivers.http import tcp_receiver, unix_receiver
 from paritas.agent.receivers.peers import allowed_uids, peer_of
-from paritas.agent.sender import Sender
 from paritas.errors import PermanentError, TransientError, UsageError
 from paritas.wire import WireRecord
+from paritas.wire.sender import Sender
 
 LIMIT_BYTES = 100_000
 ONE = bytes([1]) * 16
@@ -149,6 +149,27 @@ def test_chunks_are_taken(url, sink):
     assert connection.getresponse().status == 200
     assert sink.records[0].value == body
     connection.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        (b"", b""),
+        (
+            b"POST /v1/traces HTTP/1.1\r\nContent-Length: 9\r\n\r\nabc",
+            b"the connection ended inside the body\n",
+        ),
+        (b"POST /v1/traces HTTP/1.1\r\nContent-Length: 9\r\n\r\n", b"the connection ended inside the body\n"),
+    ],
+)
+def test_who_is_silent_for_long_is_not_waited_for(url, sink, said, answer, monkeypatch):
+    monkeypatch.setattr("paritas.agent.receivers.http_server.IDLE_S", 0.05)
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(said)
+        told = b"".join(iter(lambda: connection.recv(4096), b""))
+    assert told.partition(b"\r\n\r\n")[2] == answer
+    assert sink.records == []
 
 
 def test_garbage_and_silence_end_a_connection_and_nothing_else(url, sink):
