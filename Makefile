@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit kafka test-system test-faults bench proto clean
+.PHONY: help demo test lint types unit kafka parts test-system test-faults bench bench-core bench-system proto clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,17 +36,30 @@ unit: $(STAMP)  ## tests, doctests and documentation examples, in random order o
 kafka: $(STAMP)  ## a Kafka broker for development (Java and Maven; in the foreground)
 	deploy/kafka/kafka.sh run
 
-test-system: $(STAMP)  ## against a real broker, collector and Jaeger; what is missing is skipped and named
+parts: $(STAMP)  ## fetch and build the real parts into .cache, once (Kafka, Flink, a collector, Jaeger)
+	@$(BIN)/python tests/system/parts.py
+
+test-system: $(STAMP) parts  ## against real parts; what cannot be had here is skipped and named
 	$(BIN)/pytest -rs tests/system
 
-test-faults: $(STAMP)  ## the agent killed, cut off and starved, at least fifty rounds each way
-	PARITAS_FAULT_ROUNDS=56 $(BIN)/pytest -rs tests/system/test_agent_faults.py tests/system/test_agent_disk_full.py
+test-faults: $(STAMP) parts  ## agent, detector and broker killed, cut off and starved; verdicts must not change
+	PARITAS_FAULT_ROUNDS=56 PARITAS_FAULT_OUTAGE_S=120 $(BIN)/pytest -rs tests/system/test_agent_faults.py \
+		tests/system/test_agent_disk_full.py tests/system/test_detector_faults.py
 
-bench: $(STAMP)  ## speed and statistics, each beside a peer in the same run
+bench: bench-core bench-system  ## speed and statistics, each beside a peer in the same run
+
+bench-core: $(STAMP)  ## those that need nothing but Python
 	$(BIN)/python benchmarks/wire_speed.py
+	$(BIN)/python benchmarks/sdk_encodings.py
+	$(BIN)/python benchmarks/emitter_speed.py
+	$(BIN)/python benchmarks/proxy_speed.py
 	$(BIN)/python benchmarks/evidence_speed.py
 	$(BIN)/python benchmarks/delay.py
 	$(BIN)/python benchmarks/false_alarms.py
+
+bench-system: $(STAMP) parts  ## the agent beside the Go collector, one process beside Flink
+	$(BIN)/python benchmarks/agent_vs_collector.py
+	$(BIN)/python benchmarks/flink_speed.py
 
 proto:  ## write the code of proto/v1/*.proto with the pinned generator
 	proto/generate.sh

@@ -4,7 +4,7 @@ Steady state: the time that a longer topic takes beyond a shorter one, so that s
 A real broker and a real cluster of two task managers run on this machine; each record is one kernel's view
 of one sequence of the shipped recordings.
 
-Run: python benchmarks/flink_speed.py [--records 20000] [--json]
+Run: python benchmarks/flink_speed.py [--records 20000] [--flink KEY=VALUE] [--json]
 """
 
 import argparse
@@ -19,18 +19,22 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from kafka import KafkaProducer
-from system.flink_cluster import FlinkCluster, fetch
+from system.flink_cluster import FlinkCluster
+from system.flink_job import Job
+from system.flink_setup import fetch
 from system.kafka_broker import KafkaBroker
+from system.kafka_topics import CLOCK
 from system.recorded_records import recorded_traces, records_of
-from system.test_flink import CLOCK, CONTRACT, Job
 
 from paritas.agent.eventlog import Cursor
 from paritas.agent.eventlog.kafka_reader import KafkaReader
 from paritas.agent.eventlog.kafka_settings import KafkaSettings, TopicSettings
 from paritas.agent.eventlog.kafka_topic import ensure_topic
 from paritas.commands.detecting import DetectionLoop, LoopSettings
+from paritas.contracts.load import load_named
 
 PARTITIONS, STEP_NS = 4, 10**12
+CONTRACT = load_named("dense-bf16")
 SHORT_SHARE = 0.25
 
 
@@ -65,16 +69,18 @@ def one_process_s(settings, folder):
     return (CLOCK.monotonic_ns() - start_ns) / 1e9
 
 
-def flink_s(cluster, settings, folder, parallelism):
-    """Seconds that the job takes."""
+def flink_s(cluster, settings, folder, parallelism, further=()):
+    """Seconds that the job takes; `further` are words of the command."""
     place = folder / f"{settings.topic}-{parallelism}"
     place.mkdir()
     start_ns = CLOCK.monotonic_ns()
-    Job(cluster, settings, place, f"{settings.topic}-{parallelism}", parallelism=parallelism).end()
+    Job(
+        cluster, settings, place, f"{settings.topic}-{parallelism}", parallelism=parallelism, further=further
+    ).end()
     return (CLOCK.monotonic_ns() - start_ns) / 1e9
 
 
-def measure(records):
+def measure(records, further=()):
     """Records a second by engine."""
     fetch()
     with tempfile.TemporaryDirectory() as root:
@@ -86,7 +92,9 @@ def measure(records):
             more = records - round(records * SHORT_SHARE)
             engines = {"one process": lambda topic: one_process_s(topic, folder)}
             for n in (1, 2):
-                engines[f"Flink, parallelism {n}"] = lambda topic, n=n: flink_s(cluster, topic, folder, n)
+                engines[f"Flink, parallelism {n}"] = lambda topic, n=n: flink_s(
+                    cluster, topic, folder, n, further
+                )
             rates = {name: more / (engine(long) - engine(short)) for name, engine in engines.items()}
     return {"record_bytes": size_bytes / records, "records_per_s": rates}
 
@@ -95,8 +103,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--records", type=int, default=20_000)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument(
+        "--flink", metavar="KEY=VALUE", action="append", default=[], help="a setting of Flink"
+    )
     arguments = parser.parse_args()
-    found = measure(arguments.records)
+    further = [word for setting in arguments.flink for word in ("--flink", setting)]
+    found = measure(arguments.records, further)
     if arguments.json:
         print(json.dumps(found))
         return

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pyflink.common import Row, Types
-from pyflink.datastream import KeyedProcessFunction, OutputTag, RuntimeContext, TimeDomain
+from pyflink.datastream import KeyedProcessFunction, OutputTag, RuntimeContext, TimerService
 from pyflink.datastream.state import ValueStateDescriptor
 
 from paritas.contracts.model import Contract
 from paritas.detectors.decode import Decoder
 from paritas.detectors.flink.evaluation import OrderedEvaluation, verdict_line
-from paritas.detectors.flink.events import Arrival, Arrived
+from paritas.detectors.flink.events import Arrival, Arrived, Beat
 from paritas.detectors.flink.pairing import KeyedPairing
 from paritas.records import Escalation
 
@@ -29,12 +29,12 @@ def _ceil_ms(time_ns: int) -> int:
     return -(-time_ns // MS)
 
 
-def _arrival(row: Row) -> Arrival:
+def _arrival(row: Row, log_ms: int) -> Arrival:
     """Return the record a row of the source holds: key, value, headers, partition, offset, time."""
-    _, value, headers, partition, offset, time = row
+    _, value, headers, partition, offset, _ = row  # the time is the element's too, in every mode of Python
     known = {name: bytes(text).decode(errors="replace") for name, text in (headers or {}).items()}
     origin = tuple(known[name] for name in ORIGIN) if all(name in known for name in ORIGIN) else ()
-    return Arrival(time.to_epoch_milli() * MS, partition, offset, origin, bytes(value or b""))
+    return Arrival(log_ms * MS, partition, offset, origin, bytes(value or b""))
 
 
 class PairingOperator(KeyedProcessFunction):  # type: ignore[misc]  # pyflink is not typed
@@ -58,7 +58,7 @@ class PairingOperator(KeyedProcessFunction):  # type: ignore[misc]  # pyflink is
 
     def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Arrived]:
         """Take one record."""
-        arrival = _arrival(value)
+        arrival = _arrival(value, ctx.timestamp())
         forget_ms = _ceil_ms(arrival.log_ns) + self._within_ms
         pairing, _ = self._state.value() or (KeyedPairing(self._compare), 0)
         event = pairing.take(arrival, self._decoder)
@@ -80,7 +80,7 @@ class PairingOperator(KeyedProcessFunction):  # type: ignore[misc]  # pyflink is
 
 
 class EvaluationOperator(KeyedProcessFunction):  # type: ignore[misc]  # pyflink is not typed
-    """Keyed by contract: events in, encoded escalations out, verdicts at the end of the input.
+    """Keyed by contract: events and beats in, encoded escalations out, verdicts at the end of the input.
 
     Parameters
     ----------
@@ -109,43 +109,49 @@ class EvaluationOperator(KeyedProcessFunction):  # type: ignore[misc]  # pyflink
         self._evaluation: OrderedEvaluation | None = None
         self._quiet_until_ms = -1
 
-    def process_element(self, value: Arrived, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
-        """Keep an event until the watermark has reached it."""
+    def process_element(self, value: Arrived | Beat, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        """Keep an event until the watermark has reached it; at a beat look whether the log is silent."""
         evaluation, timers = self._evaluate(), ctx.timer_service()
+        if isinstance(value, Beat):
+            yield from map(self._encode, self._beat(evaluation, timers))
+            return
         evaluation.put(value)
         timers.register_event_time_timer(_ceil_ms(value.log_ns))
-        timers.register_event_time_timer(END_MS - 1)  # known from the first bundle on: see PairingOperator
         self._state.update(evaluation)
-        if self._idle_ms and self._quiet_until_ms < 0:
-            timers.register_processing_time_timer(timers.current_processing_time() + self._idle_ms)
         self._quiet_until_ms = timers.current_processing_time() + self._idle_ms
-        yield from ()
 
-    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Any]:
-        """Judge what the watermark has reached, or a silence of the live log."""
-        evaluation, timers = self._evaluate(), ctx.timer_service()
-        if ctx.time_domain() == TimeDomain.PROCESSING_TIME:
-            escalations = list(self._look(evaluation, timestamp))
-            timers.register_processing_time_timer(timestamp + self._idle_ms)
-        elif timers.current_watermark() >= END_MS:
+    def on_timer(
+        self,
+        timestamp: int,  # noqa: ARG002 -- Flink's signature
+        ctx: KeyedProcessFunction.OnTimerContext,
+    ) -> Iterator[Any]:
+        """Judge what the watermark has reached."""
+        evaluation, watermark_ms = self._evaluate(), ctx.timer_service().current_watermark()
+        if watermark_ms >= END_MS:
             yield from self._end(evaluation)
-            escalations = []
         else:
-            escalations = list(evaluation.advance(timers.current_watermark() * MS))
+            yield from map(self._encode, list(evaluation.advance(watermark_ms * MS)))
         self._state.update(evaluation)
-        yield from map(self._encode, escalations)
+
+    def _beat(self, evaluation: OrderedEvaluation, timers: TimerService) -> Iterator[Escalation]:
+        """The one beat of a bounded input says that it ends; those of a live one, how long it is silent."""
+        if not self._idle_ms:
+            timers.register_event_time_timer(END_MS - 1)
+            self._state.update(evaluation)
+            return
+        now_ms = timers.current_processing_time()
+        if self._quiet_until_ms < 0:  # restored: the first event, or a long quiet, says that sources are back
+            self._quiet_until_ms = now_ms + round(RESTART_QUIET_S * 1000)
+        if now_ms >= self._quiet_until_ms:
+            self._quiet_until_ms = now_ms + self._idle_ms
+            yield from list(evaluation.pass_time(now_ms * MS))
+            self._state.update(evaluation)
 
     def _end(self, evaluation: OrderedEvaluation) -> Iterator[Any]:
         """End of a bounded input: the last escalations, then the verdicts."""
         if not evaluation.ended:
             yield from map(self._encode, evaluation.flush())
             yield VERDICTS, verdict_line(self._contract.digest, evaluation.verdicts())
-
-    def _look(self, evaluation: OrderedEvaluation, now_ms: int) -> Iterator[Escalation]:
-        if self._quiet_until_ms < 0:  # restored: the first event, or a long quiet, says that sources are back
-            self._quiet_until_ms = now_ms + round(RESTART_QUIET_S * 1000)
-        if now_ms >= self._quiet_until_ms:
-            yield from evaluation.pass_time(now_ms * MS)
 
     def _evaluate(self) -> OrderedEvaluation:
         if self._evaluation is None:

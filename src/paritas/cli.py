@@ -25,6 +25,7 @@ COMMANDS = (
     "topics",
     "detect",
     "control",
+    "proxy",
     "ingest",
     "watch",
     "demo",

@@ -67,7 +67,15 @@ def test_rooms_import_only_what_they_may(room):
 
 
 @pytest.mark.parametrize(
-    "module", ["paritas", "paritas.collectors", "paritas.collectors.dumps", "paritas.wire"]
+    "module",
+    [
+        "paritas",
+        "paritas.collectors",
+        "paritas.collectors.dumps",
+        "paritas.collectors.emitter",
+        "paritas.collectors.openai",
+        "paritas.wire",
+    ],
 )
 def test_what_enters_a_trainer_is_light(module):
     heavy = {"torch", "grpc", "kafka", "river", "scipy", "pandas", "yaml", "rich", "asyncio"}

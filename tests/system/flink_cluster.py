@@ -1,78 +1,23 @@
 """A real Apache Flink cluster for tests: one job manager and task managers as processes, on free ports, that can be killed."""
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import urllib.error
 import urllib.request
-from pathlib import Path
 from typing import Self
 
+from system.flink_setup import VENV
 from system.kafka_broker import free_ports
 
 from paritas.clock import SystemClock
 
-ROOT = Path(__file__).parents[2]
-CACHE = ROOT / ".cache"
-VENV = CACHE / "flink-venv"
-FLINK = "apache-flink==2.2.0"
-CONNECTOR = "org.apache.flink:flink-sql-connector-kafka:5.0.0-2.2"
-JAR = CACHE / "maven" / "flink-sql-connector-kafka-5.0.0-2.2.jar"
 CLOCK = SystemClock()
 SLOTS = 1  # of each task manager: at parallelism 2 a job is on both
-
-
-def missing_tool():
-    """Why no cluster can be started here; None if one can."""
-    for tool in ("java", "mvn"):
-        if shutil.which(tool) is None:
-            return f"{tool} is not installed: Apache Flink cannot be started"
-    return None
-
-
-def fetch():
-    """Make the virtual environment and copy the connector, once; says what it does."""
-    CACHE.mkdir(exist_ok=True)
-    with (CACHE / "flink.lock").open("w") as lock:  # several test workers may come here together
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        _fetch_venv()
-        _fetch_connector()
-
-
-def _fetch_venv():
-    mark = VENV / ".installed"
-    if mark.exists() and mark.read_text() == FLINK:
-        return
-    say(f"installing {FLINK} and paritas[detect] into {VENV} (830 MB, once)")
-    subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True, timeout=120)
-    pip = [str(VENV / "bin/python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    subprocess.run([*pip, FLINK, "-e", f"{ROOT}[detect]"], check=True, timeout=900)
-    mark.write_text(FLINK)
-
-
-def _fetch_connector():
-    if JAR.exists():
-        return
-    say(f"copying {CONNECTOR} (10 MB, once)")
-    goal = [
-        "mvn",
-        "-q",
-        "-B",
-        "dependency:copy",
-        f"-Dartifact={CONNECTOR}",
-        f"-DoutputDirectory={JAR.parent}",
-    ]
-    subprocess.run(goal, check=True, timeout=300)
-
-
-def say(text):
-    sys.stderr.write(f"flink: {text}\n")
 
 
 def until(condition, *, timeout_s, what):
@@ -150,6 +95,12 @@ class FlinkCluster:
                 return json.load(answer)
         except (urllib.error.URLError, OSError):
             return {}
+
+    def cancel(self, job):
+        """Cancel a job, as an operator does on the cluster's page."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.rest_port}/jobs/{job}", method="PATCH")
+        with urllib.request.urlopen(request, timeout=10):
+            pass
 
     def logs(self):
         """The ends of all logs, for a failure's text."""

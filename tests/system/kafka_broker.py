@@ -36,6 +36,11 @@ def missing_tool():
     return None
 
 
+def fetch():
+    """Copy the broker's jars, once; says so.  CalledProcessError if they cannot be had."""
+    subprocess.run([KAFKA_SH, "fetch"], check=True)
+
+
 def free_ports(number):
     """Ports nobody listens on now; all different, as they are held together."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]

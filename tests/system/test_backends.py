@@ -13,11 +13,11 @@ from system.otel_parts import (
     error_lines,
     jaeger,
     metric,
-    missing_tool,
     span_sink,
     spans_of,
     wait_until,
 )
+from system.parts import why_not
 from system.recorded_records import (
     AGENT,
     PAIRS,
@@ -33,12 +33,20 @@ from paritas.records import Role
 from paritas.wire import decode, names
 
 pytestmark = [
-    pytest.mark.skipif(missing_tool() is not None, reason=str(missing_tool())),
-    pytest.mark.timeout(900),  # the first test may have to build the programs
+    pytest.mark.usefixtures("programs"),
+    pytest.mark.timeout(1200),  # the first test may have to build the programs
 ]
 
 KEEP_COLUMNS = "yaml:service::pipelines::traces::processors: []"
 NOT_OTLP = b'{"resourceSpans": []}'
+
+
+@pytest.fixture(scope="module")
+def programs():
+    """The collector and Jaeger, built; without them nothing here can run."""
+    for part in ("collector", "jaeger"):
+        if reason := why_not(part):
+            pytest.skip(reason)
 
 
 @pytest.fixture(scope="module")

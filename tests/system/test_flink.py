@@ -1,8 +1,6 @@
 """Detection on a real Flink cluster and broker says what one process says, also when a machine is lost in between."""
 
 import json
-import os
-import subprocess
 import threading
 from contextlib import closing
 from dataclasses import replace
@@ -12,8 +10,9 @@ import pytest
 pytest.importorskip("kafka", reason="kafka-python is not installed (pip install 'paritas[kafka]')")
 
 from kafka import KafkaProducer
-from system.flink_cluster import JAR, ROOT, VENV, FlinkCluster, fetch, missing_tool, until
-from system.kafka_topics import CLOCK, read_topic
+from system.flink_cluster import until
+from system.flink_job import Job, running_job, saved_bytes
+from system.kafka_topics import CLOCK
 from system.recorded_records import recorded_traces, records_of
 
 from paritas.agent.eventlog import Cursor
@@ -27,20 +26,9 @@ from paritas.detectors.flink.evaluation import verdict_line
 
 PARTITIONS, COPIES, STEP_NS = 3, 10, 10**12
 CONTRACT = load_named("dense-bf16")
-DEADLINE_S = 240
 MUCH_BYTES = 100_000  # of state: well in the middle of the topic
 
 pytestmark = pytest.mark.timeout(600)
-
-
-@pytest.fixture(scope="module")
-def flink(tmp_path_factory):
-    """A cluster of two task managers."""
-    if reason := missing_tool():
-        pytest.skip(reason)
-    fetch()
-    with FlinkCluster(tmp_path_factory.mktemp("flink")) as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module")
@@ -83,51 +71,6 @@ def one_process(spans, tmp_path_factory):
     return [escalation_from(escalation_bytes(e)) for e in said], verdicts
 
 
-class Job:
-    """`paritas detect --engine flink` as a user starts it, on the cluster."""
-
-    def __init__(self, cluster, spans, folder, name, *, parallelism):
-        self.out = folder / "verdicts"
-        self.escalations = replace(spans, topic=f"escalations-{name}")
-        ensure_topic(self.escalations, TopicSettings(partitions=1))
-        options = {
-            "--kafka": spans.bootstrap[0],
-            "--topic": spans.topic,
-            "--escalations": self.escalations.topic,
-            "--contract": "dense-bf16",
-            "--deployment": "d",
-            "--parallelism": str(parallelism),
-            "--checkpoint-s": "0.5",
-            "--verdicts": str(self.out),
-            "--jar": str(JAR),
-        }
-        words = [word for option in options.items() for word in option]
-        for setting in cluster.settings.items():
-            words += ["--flink", "=".join(setting)]
-        command = [str(VENV / "bin/paritas"), "detect", "--engine", "flink", "--to-end"]
-        self.log = folder / f"{name}.log"
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [*command, *words],
-                cwd=ROOT,
-                env=os.environ | {"PATH": f"{VENV / 'bin'}:{os.environ['PATH']}"},
-                stdout=log,
-                stderr=log,
-            )
-
-    def end(self):
-        """Wait for the end; returns (escalations, verdicts)."""
-        try:
-            code = self.process.wait(timeout=DEADLINE_S)
-        finally:
-            self.process.kill()
-        assert code == 0, self.log.read_text()[-4000:]
-        records, _ = read_topic(self.escalations)
-        lines = [line for part in self.out.rglob("part-*") for line in part.read_text().splitlines()]
-        assert len(lines) == 1
-        return [escalation_from(record.value) for record in records], lines[0]
-
-
 def test_the_topic_has_what_can_go_differently(one_process):
     escalations, verdicts = one_process
     reasons = {v["state"] for v in json.loads(verdicts)["verdicts"]}
@@ -160,14 +103,3 @@ def test_a_task_manager_killed_in_between_changes_nothing(flink, spans, one_proc
     flink.add_task_manager()
     assert same(job.end(), one_process)
     assert flink.get(f"/jobs/{name}/checkpoints")["counts"]["restored"] >= 1
-
-
-def running_job(cluster):
-    jobs = cluster.get("/jobs/overview").get("jobs", ())
-    return next((job["jid"] for job in jobs if job["state"] == "RUNNING"), None)
-
-
-def saved_bytes(cluster, name):
-    """Size of the last checkpoint: how much it knows."""
-    last = cluster.get(f"/jobs/{name}/checkpoints").get("latest", {}).get("completed")
-    return last["state_size"] if last else 0

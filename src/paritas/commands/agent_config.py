@@ -155,7 +155,9 @@ def _receivers(fields: Fields) -> ReceiverSettings:
 def _shipping(fields: Fields) -> ShippingSettings:
     names = ("batch_records", "batch_bytes", "max_records_per_s", "max_bytes_per_s")
     backoff = Backoff(**_told(fields, first_s="retry_first", most_s="retry_most"))
-    return ShippingSettings(backoff=backoff, **_same(fields, *names), **_told(fields, commit_s="commit", gather_s="gather"))
+    return ShippingSettings(
+        backoff=backoff, **_same(fields, *names), **_told(fields, commit_s="commit", gather_s="gather")
+    )
 
 
 def _health(fields: Fields) -> HealthSettings:

@@ -1,6 +1,7 @@
 """`paritas detect`: read an event log, judge, escalate; in this process, or on Apache Flink."""
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -9,14 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paritas.commands.places import DataFolder, default_folder
-from paritas.errors import UsageError
+from paritas.errors import TransientError, UsageError
 
 if TYPE_CHECKING:
+    from threading import Event
+
     from paritas.agent.eventlog import LogReader
+    from paritas.clock import Clock
     from paritas.commands.detecting import DetectionLoop
     from paritas.contracts.model import Contract
 
 __all__ = ["register"]
+
+log = logging.getLogger(__name__)
 
 
 def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -29,8 +35,13 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     )
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--log", metavar="DIR", type=Path, help="an embedded event log, such as DATA/log")
-    source.add_argument("--kafka", metavar="HOST:PORT", help="Kafka brokers, separated by commas")
-    parser.add_argument("--topic", default="otlp_spans", help="topic to read (default: otlp_spans)")
+    source.add_argument(
+        "--kafka",
+        metavar="WHERE",
+        help="Kafka brokers: HOST:PORT, separated by commas; or a YAML file with the `kafka:` section of an "
+        "agent's destination, for TLS and SASL",
+    )
+    parser.add_argument("--topic", default="", help="topic to read (default: the file's, or otlp_spans)")
     parser.add_argument(
         "--contract", default="dense-bf16", help="a contract file or a shipped preset (default: dense-bf16)"
     )
@@ -38,7 +49,12 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "--controller", metavar="TARGET", help="gRPC address of the controller (engine process)"
     )
     parser.add_argument("--deployment", default="", help="part of every escalation id")
-    parser.add_argument("--state", metavar="FILE", type=Path, help="state and positions (engine process)")
+    parser.add_argument(
+        "--state",
+        metavar="FILE",
+        type=Path,
+        help="state and positions (engine process); which job, and what it goes on from (engine flink)",
+    )
     parser.add_argument(
         "--to-end",
         action="store_true",
@@ -60,7 +76,13 @@ def _register_flink(group: "argparse._ArgumentGroup") -> None:
     group.add_argument(
         "--checkpoint-s", type=float, default=10.0, help="time between checkpoints (default: 10)"
     )
-    group.add_argument("--jar", action="append", default=[], type=Path, help="the Kafka connector of Flink")
+    group.add_argument(
+        "--jar",
+        action="append",
+        default=[],
+        type=Path,
+        help="a jar the job needs: Flink's Kafka connector, zstd-jni",
+    )
     group.add_argument("--flink", metavar="KEY=VALUE", action="append", default=[], help="a setting of Flink")
     group.add_argument(
         "--kafka-setting",
@@ -86,15 +108,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_here(contract: "Contract", arguments: argparse.Namespace) -> int:
+    from paritas.commands.detecting import watched
     from paritas.commands.up import stop_signals
 
-    with stop_signals() as stop, _loop(contract, arguments) as loop:
+    with stop_signals() as stop, _loop(contract, arguments, stop) as loop:
+        if loop is None:  # told to stop before the log could be opened
+            return 0
         sys.stdout.write(f"judging {_place(arguments)} by {contract.name} {contract.version}\n")
         sys.stdout.flush()
         loop.run(stop)
         sys.stdout.write(
             f"judged {loop.decoder.received} records: {sum(loop.detector.evaluator.reasons.values())} sequences, "
-            f"{loop.published} escalations\n"
+            f"{loop.published} escalations{watched(loop)}\n"
         )
         if arguments.verdicts:
             from paritas.detectors.flink.evaluation import verdict_line
@@ -106,7 +131,10 @@ def _run_here(contract: "Contract", arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _loop(contract: "Contract", arguments: argparse.Namespace) -> "Iterator[DetectionLoop]":
+def _loop(
+    contract: "Contract", arguments: argparse.Namespace, stop: "Event"
+) -> "Iterator[DetectionLoop | None]":
+    """Open everything; None if it was told to stop while it waited for a broker."""
     from paritas.agent.eventlog import Cursor
     from paritas.clock import SystemClock
     from paritas.commands.detecting import DetectionLoop, LoopSettings
@@ -117,7 +145,11 @@ def _loop(contract: "Contract", arguments: argparse.Namespace) -> "Iterator[Dete
     clock = SystemClock()
     with ExitStack() as stack:
         client = stack.enter_context(EscalationClient(arguments.controller, clock=clock))
-        reader = stack.enter_context(_reader(arguments))
+        opened = _reader(arguments, clock, stop)
+        if opened is None:
+            yield None
+            return
+        reader = stack.enter_context(opened)
         cursor = Cursor(_state_path(arguments))
         settings = LoopSettings(deployment=arguments.deployment, to_end=arguments.to_end)
         loop = DetectionLoop(contract, reader, cursor, publish=client.publish, clock=clock, settings=settings)
@@ -132,20 +164,30 @@ def _state_path(arguments: argparse.Namespace) -> Path:
     return folder.cursor
 
 
-def _reader(arguments: argparse.Namespace) -> "LogReader":
-    from paritas.clock import SystemClock
-
+def _reader(arguments: argparse.Namespace, clock: "Clock", stop: "Event") -> "LogReader | None":
+    """Open the log; a broker that is away is waited for, unless somebody waits for the end."""
     if arguments.log is not None:
         from paritas.agent.eventlog import EmbeddedReader
 
         return EmbeddedReader(arguments.log)
     from paritas.agent.eventlog.kafka_reader import KafkaReader
-    from paritas.agent.eventlog.kafka_settings import KafkaSettings
+    from paritas.commands.kafka_place import kafka_place, when_served
 
-    return KafkaReader(
-        KafkaSettings(tuple(arguments.kafka.split(",")), topic=arguments.topic), clock=SystemClock()
-    )
+    settings = kafka_place(arguments.kafka, topic=arguments.topic, client_id="paritas-detect")
+    if arguments.to_end:
+        return KafkaReader(settings, clock=clock)
+    return when_served(lambda: KafkaReader(settings, clock=clock), clock=clock, stop=stop, on_wait=_waits)
+
+
+def _waits(error: TransientError) -> None:
+    log.warning("Detection waits.", extra={"detail": str(error)})
 
 
 def _place(arguments: argparse.Namespace) -> str:
-    return str(arguments.log) if arguments.log is not None else f"{arguments.topic} on {arguments.kafka}"
+    """How the first line names the log."""
+    if arguments.log is not None:
+        return str(arguments.log)
+    from paritas.commands.kafka_place import kafka_place
+
+    settings = kafka_place(arguments.kafka, topic=arguments.topic)
+    return f"{settings.topic} on {','.join(settings.bootstrap)}"

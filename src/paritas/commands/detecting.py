@@ -16,12 +16,14 @@ from paritas.agent.eventlog import Cursor, LogReader, Saved, Stored
 from paritas.clock import Clock
 from paritas.commands.agent_notes import AgentNotes
 from paritas.commands.log_order import LogOrder
+from paritas.commands.log_time import LogTime
 from paritas.contracts.model import Contract
 from paritas.detectors import snapshot
 from paritas.detectors.decode import Decoder
 from paritas.detectors.pipeline import Detector
 from paritas.errors import PermanentError, TransientError, UsageError
 from paritas.records import Escalation
+from paritas.wire import Gap
 
 __all__ = ["DetectionLoop", "LoopSettings", "watched"]
 
@@ -105,6 +107,7 @@ class DetectionLoop:
         self.on_published: Callable[[Sequence[Escalation]], None] = lambda _: None
         self._unsent: list[Escalation] = []
         self._order = LogOrder(reader, {}, batch=settings.batch)
+        self._log_time = LogTime(clock)
         self._active_ns = clock.monotonic_ns()
         self._save_due_ns = self._active_ns + round(settings.save_s * NS)
 
@@ -167,20 +170,26 @@ class DetectionLoop:
         """
         self._send()
         taken = sum(map(self._take, self._order.records()))
-        self._miss()
         now_ns = self._clock.monotonic_ns()
         if taken:
             self._active_ns = now_ns
-        elif now_ns - self._active_ns >= self._settings.idle_s * NS and self.caught_up():
-            self._active_ns = now_ns
-            self._unsent.extend(self.detector.elapse(self._clock.now_ns()))
+        elif now_ns - self._active_ns >= self._settings.idle_s * NS:
+            self._pass_silence(now_ns)
         self._send()
         if now_ns >= self._save_due_ns:
             self.save()
         return taken
 
+    def _pass_silence(self, now_ns: int) -> None:
+        """Let time pass to a moment before the log was asked: what it does not have by then comes later."""
+        silent_until_ns = self._log_time.now_ns()
+        if self.caught_up():
+            self._active_ns = now_ns
+            self._unsent.extend(self.detector.elapse(silent_until_ns))
+
     def _finish(self) -> None:
         """End of the input: what is still alone is unmatched."""
+        self._miss(self._order.untold(), self._clock.now_ns())
         self._unsent.extend(self.detector.flush(self._clock.now_ns()))
         self._send()
 
@@ -190,6 +199,8 @@ class DetectionLoop:
 
     def _take(self, stored: Stored) -> int:
         """Judge one record; return 1."""
+        self._log_time.see(stored.appended_ns)
+        self._miss(self._order.gaps, stored.appended_ns)
         headers = {name: value.decode(errors="replace") for name, value in stored.record.headers}
         if not self.detector.is_repeat(headers):
             held = self.decoder.take(stored.record.value)
@@ -197,11 +208,11 @@ class DetectionLoop:
             self._unsent.extend(self.detector.process(held.traces, stored.appended_ns, gaps=held.gaps))
         return 1
 
-    def _miss(self) -> None:
+    def _miss(self, gaps: list[Gap], now_ns: int) -> None:
         """Tell the detector what the log itself has lost."""
-        gaps, self._order.gaps = self._order.gaps, []
         if gaps:
-            self._unsent.extend(self.detector.miss(gaps, self._clock.now_ns()))
+            self._unsent.extend(self.detector.process((), now_ns, gaps=gaps))
+            self._order.gaps = []
 
     def _send(self) -> None:
         if self._unsent:

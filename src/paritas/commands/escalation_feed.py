@@ -2,31 +2,40 @@
 
 import logging
 import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self
 
-from paritas.agent.eventlog import Cursor, LogReader, Saved, Stored
+from paritas.agent.eventlog import Cursor, LogReader, Saved, SkipReason, Stored
 from paritas.clock import Clock
 from paritas.commands.detecting import Publish
 from paritas.commands.log_order import LogOrder
 from paritas.controller.topic import escalation_from
-from paritas.errors import PermanentError, TransientError
+from paritas.errors import ParitasError, PermanentError, TransientError
 from paritas.records import Escalation
 
-__all__ = ["EscalationFeed"]
+__all__ = ["EscalationFeed", "OpenReader"]
 
 log = logging.getLogger(__name__)
 BATCH = 500
 WAIT_S = 0.2
+REOPEN_S = 1.0
+# Offsets that hold no record of the topic: transaction markers, and what was never committed.
+HARMLESS = SkipReason.MISSING.value
+OpenReader = Callable[[], AbstractContextManager[LogReader]]
 
 
 class EscalationFeed:
     """A thread that publishes what the topic holds, from where it stood; a context manager.
 
+    Neither a broker nor a controller that is away ends it: it says so once and tries again.
+
     Parameters
     ----------
-    reader : LogReader
-        Of the topic; gives committed records only.
+    open_reader : callable
+        Opens a reader of the topic that gives committed records only; called in the thread, again after an
+        error that the reader cannot outlive.
     cursor : Cursor
         Where the positions are kept; another topic's are ignored, since ids make repeats harmless.
     publish : callable
@@ -34,23 +43,19 @@ class EscalationFeed:
 
     Attributes
     ----------
-    published, refused : int
-        Escalations handed on; records that hold none, or what the controller will never take.
+    published, refused, lost : int
+        Escalations handed on; records that hold none, or what the controller will never take; offsets
+        that were expired or damaged before they were read.
     """
 
-    def __init__(self, reader: LogReader, cursor: Cursor, *, publish: Publish, clock: Clock) -> None:
-        self._reader, self._cursor, self._publish, self._clock = reader, cursor, publish, clock
-        self.published = self.refused = 0
+    def __init__(self, open_reader: OpenReader, cursor: Cursor, *, publish: Publish, clock: Clock) -> None:
+        self._open_reader, self._cursor, self._publish, self._clock = open_reader, cursor, publish, clock
+        self.published = self.refused = self.lost = 0
+        self._said = ""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="escalation-feed", daemon=True)
-        self._order = LogOrder(reader, {}, batch=BATCH)
 
     def __enter__(self) -> Self:
-        positions = dict(self._reader.start_offsets())
-        saved = self._cursor.load()
-        if saved is not None and saved.log_id == self._reader.log_id:
-            positions.update(saved.positions)
-        self._order = LogOrder(self._reader, positions, batch=BATCH)
         self._thread.start()
         return self
 
@@ -68,37 +73,96 @@ class EscalationFeed:
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                taken = self._step()
+                with self._open_reader() as reader:
+                    self._follow(reader)
+            except ParitasError as error:
+                self._waits(error)
+            except Exception:  # the thread's top: a feed that ended silently would look like no escalations
+                log.exception("Escalations wait.")
+            self._clock.wait(self._stop, timeout_s=REOPEN_S)
+
+    def _follow(self, reader: LogReader) -> None:
+        """Publish until the stop; only what a new reader may mend is raised."""
+        order = LogOrder(reader, self._positions(reader), batch=BATCH)
+        while not self._stop.is_set():
+            before = dict(order.positions)
+            try:
+                taken = self._step(reader, order)
             except TransientError as error:
-                log.warning("Escalations wait.", extra={"detail": str(error)})
-                taken = 0
+                self._waits(error)
+                order, taken = LogOrder(reader, before, batch=BATCH), 0
             if not taken:
                 self._clock.wait(self._stop, timeout_s=WAIT_S)
 
-    def _step(self) -> int:
+    def _positions(self, reader: LogReader) -> dict[int, int]:
+        positions = dict(reader.start_offsets())
+        saved = self._cursor.load()
+        if saved is not None and saved.log_id == reader.log_id:
+            positions.update(saved.positions)
+        return positions
+
+    def _waits(self, error: ParitasError) -> None:
+        """Say why nothing goes on, once until something does."""
+        if str(error) != self._said:
+            self._said = str(error)
+            log.warning("Escalations wait.", extra={"detail": self._said})
+
+    def _step(self, reader: LogReader, order: LogOrder) -> int:
         """Publish what is there; positions follow only when it is safe."""
-        before = dict(self._order.positions)
-        found = list(self._order.records())
-        escalations = [e for stored in found if (e := self._decoded(stored)) is not None]
-        try:
-            if escalations:
-                self._publish(escalations)
-        except TransientError:
-            self._order = LogOrder(self._reader, before, batch=BATCH)
-            raise
-        except PermanentError as error:  # asking again would change nothing, and hold back all that follow
-            self.refused += len(escalations)
-            log.warning("The controller refuses escalations.", extra={"detail": str(error)})
-            escalations = []
-        self.published += len(escalations)
-        if self._order.positions != before:
-            self._cursor.save(Saved(self._reader.log_id, dict(self._order.positions)))
+        before, skipped = dict(order.positions), dict(order.skipped)
+        found = list(order.records())
+        refusals = Refusals()
+        escalations = [e for stored in found if (e := _decoded(stored, refusals)) is not None]
+        self._hand_on(escalations, refusals)
+        self._count(refusals, {r: n - skipped.get(r, 0) for r, n in order.skipped.items() if r != HARMLESS})
+        if order.positions != before:
+            self._cursor.save(Saved(reader.log_id, dict(order.positions)))
+        if found:
+            self._said = ""
         return len(found)
 
-    def _decoded(self, stored: Stored) -> Escalation | None:
+    def _hand_on(self, escalations: Sequence[Escalation], refusals: "Refusals") -> None:
+        """Publish them; when the controller will never take them all, one by one, so that one holds back no other."""
+        if not escalations:
+            return
         try:
-            return escalation_from(stored.record.value)
+            self._publish(escalations)
+            self.published += len(escalations)
         except PermanentError as error:
-            self.refused += 1
-            log.warning("A record of the escalation topic is refused.", extra={"detail": str(error)})
-            return None
+            if len(escalations) == 1:
+                refusals.add(escalations[0].event_id, error)
+                return
+            for escalation in escalations:
+                self._hand_on([escalation], refusals)
+
+    def _count(self, refusals: "Refusals", skipped: dict[str, int]) -> None:
+        """Count what was not handed on, and say it in a line, not in one a record."""
+        self.refused += refusals.count
+        if refusals.count:
+            told = {"records": refusals.count, "first": refusals.first, "detail": refusals.detail}
+            log.warning("Records of the escalation topic are refused.", extra=told)
+        lost = {reason: n for reason, n in skipped.items() if n}
+        self.lost += sum(lost.values())
+        if lost:
+            log.warning("Escalations were lost before they were read.", extra=lost)
+
+
+class Refusals:
+    """What a step refused: how many, and why the first."""
+
+    def __init__(self) -> None:
+        self.count, self.first, self.detail = 0, "", ""
+
+    def add(self, place: str, error: PermanentError) -> None:
+        """Count one."""
+        if not self.count:
+            self.first, self.detail = place, str(error)
+        self.count += 1
+
+
+def _decoded(stored: Stored, refusals: Refusals) -> Escalation | None:
+    try:
+        return escalation_from(stored.record.value)
+    except PermanentError as error:
+        refusals.add(f"partition {stored.position.partition}, offset {stored.position.offset}", error)
+        return None

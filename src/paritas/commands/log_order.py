@@ -7,7 +7,7 @@ reading and a repetition, all say the same.
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 
-from paritas.agent.eventlog import LogReader, SkipReason, Stored
+from paritas.agent.eventlog import Batch, LogReader, SkipReason, Stored
 from paritas.wire import Gap
 
 __all__ = ["LogOrder"]
@@ -36,7 +36,8 @@ class LogOrder:
     skipped : Counter
         Offsets that gave no record, by reason.
     gaps : list of Gap
-        Those that held records, by place, for whoever judges the log to take away.
+        Holes that held records, told just before the record that follows them is handed out; for
+        whoever judges the log to take away.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class LogOrder:
         self._ends = ends
         self._ahead = dict(positions)
         self._queues: dict[int, deque[Stored]] = {p: deque() for p in positions}
+        self._holes: dict[tuple[int, int], Gap] = {}  # by partition and offset of what follows
 
     def records(self) -> Iterator[Stored]:
         """Yield what can be told to come next; nothing when a partition has more than it gives."""
@@ -68,8 +70,11 @@ class LogOrder:
             partition = min(full, key=self._place)
             stored = self._queues[partition].popleft()
             emptied = not self._queues[partition]
+            self._tell(partition, stored.position.offset)
             yield stored
-            self.positions[partition] = self._ahead[partition] if emptied else stored.position.offset + 1
+            self.positions[partition] = stored.position.offset + 1
+            if emptied:
+                self._settle(partition)
 
     def _place(self, partition: int) -> tuple[int, int]:
         return self._queues[partition][0].appended_ns, partition
@@ -80,18 +85,41 @@ class LogOrder:
             if queue:
                 continue
             batch = self._reader.read(partition, self._ahead[partition], limit=self._limit(partition))
-            self._note_skipped(partition, batch.skipped)
+            start = self._ahead[partition]
+            self._note_holes(partition, start, batch)
             queue.extend(batch)
             self._ahead[partition] = batch.next_offset
             if not queue:
-                self.positions[partition] = batch.next_offset
+                self._settle(partition)
 
-    def _note_skipped(self, partition: int, skipped: Mapping[SkipReason, int]) -> None:
-        """Count offsets without a record; a read tells how many, so a gap begins where it was read."""
-        self.skipped.update({reason.value: n for reason, n in skipped.items()})
-        seq = self._ahead[partition]
-        for reason in LOST & skipped.keys():
-            self.gaps.append(Gap(f"log/{partition}", seq, seq + skipped[reason] - 1, reason.value))
+    def _settle(self, partition: int) -> None:
+        """Move on to what was not read yet; not over a hole nobody was told of: a restart meets it again."""
+        ahead = self._ahead[partition]
+        if (partition, ahead) not in self._holes:
+            self.positions[partition] = ahead
+
+    def _tell(self, partition: int, offset: int) -> None:
+        """Hand the hole before a record out with it."""
+        if (hole := self._holes.pop((partition, offset), None)) is not None:
+            self.gaps.append(hole)
+
+    def untold(self) -> list[Gap]:
+        """Return the holes at the end of the input, which no record follows."""
+        holes, self._holes = list(self._holes.values()), {}
+        return holes
+
+    def _note_holes(self, partition: int, start: int, batch: Batch) -> None:
+        """Count offsets without a record, and remember the holes in which there was one."""
+        self.skipped.update({reason.value: n for reason, n in batch.skipped.items()})
+        lost = min(LOST & batch.skipped.keys(), default=None)
+        before = self._holes.pop((partition, start), None)  # the last batch ended in a hole
+        if lost is None and before is None:
+            return
+        first_seq, reason = (before.first_seq, before.reason) if before else (start, lost)
+        for offset in (*(stored.position.offset for stored in batch), batch.next_offset):
+            if first_seq < offset and reason is not None:
+                self._holes[partition, offset] = Gap(f"log/{partition}", first_seq, offset - 1, str(reason))
+            first_seq, reason = offset + 1, lost
 
     def _hidden(self) -> bool:
         """Whether a partition gave nothing although its log goes on."""
@@ -109,4 +137,5 @@ class LogOrder:
 
     def at_end(self) -> bool:
         """Whether everything up to the end was handed out."""
-        return all(self.positions.get(p, 0) >= end for p, end in self.ends().items())
+        ends = self.ends()
+        return all(not queue and self._ahead[p] >= ends.get(p, 0) for p, queue in self._queues.items())

@@ -15,6 +15,7 @@ from paritas.wire import names
 from paritas.wire.agent_spans import AgentHealth, Gap, gap_of, health_of
 from paritas.wire.attributes import kernel_of, labels_of, sampling_of, text_of, timings_of, values_of
 from paritas.wire.block import Columns, decode_block
+from paritas.wire.links import traceparent_in
 from paritas.wire.reasons import DecodeProblem
 
 __all__ = ["Decoded", "decode"]
@@ -108,13 +109,13 @@ def _trace(span: Span, *, our_scope: bool) -> TokenTrace | None:
     tokens = values.get(names.TOKENS)
     if not isinstance(tokens, bytes):
         raise RecordError("paritas.tokens is missing or not bytes", reason=DecodeProblem.NO_TOKENS)
-    trace = _build(values, decode_block(tokens), event_ns=span.start_time_unix_nano)
+    trace = _build(values, decode_block(tokens), span)
     if bytes.fromhex(trace.trace_id) != span.trace_id:
         raise RecordError("the trace id is not that of the sequence", reason=DecodeProblem.TRACE_ID_MISMATCH)
     return trace
 
 
-def _build(values: Mapping[str, object], columns: Columns, *, event_ns: int) -> TokenTrace:
+def _build(values: Mapping[str, object], columns: Columns, span: Span) -> TokenTrace:
     return TokenTrace(
         run_id=text_of(values, names.RUN_ID, required=True),
         sequence_id=text_of(values, names.SEQUENCE_ID, required=True),
@@ -128,9 +129,10 @@ def _build(values: Mapping[str, object], columns: Columns, *, event_ns: int) -> 
         sampling=sampling_of(values),
         attributes=labels_of(values, names.ATTRIBUTE_PREFIX),
         start=columns.start,
-        event_ns=event_ns,
+        event_ns=span.start_time_unix_nano,
         top=columns.top,
         timings=timings_of(values),
         itl_s=columns.itl_s,
         final=columns.final,
+        traceparent=traceparent_in(span.links),
     )

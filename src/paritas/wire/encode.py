@@ -14,6 +14,7 @@ from paritas.records import Timings, TokenTrace, TopK
 from paritas.wire import names
 from paritas.wire.attributes import put, segment_attributes, sequence_attributes
 from paritas.wire.block import bytes_per_token, check_columns, encode_block
+from paritas.wire.links import links_of
 from paritas.wire.reasons import EncodeProblem
 from paritas.wire.records import RECORD_LIMIT_BYTES, WireRecord
 
@@ -90,6 +91,7 @@ def _request(trace: TokenTrace, resource: Mapping[str, str]) -> ExportTraceServi
         trace_id=bytes.fromhex(trace.trace_id),
         start_time_unix_nano=trace.event_ns,
         end_time_unix_nano=trace.event_ns + _duration_ns(trace.timings),
+        links=links_of(trace.traceparent),
     )
     put(span.attributes, sequence_attributes(trace))
     return request

@@ -5,12 +5,13 @@ import json
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 from command_runs import recording, run, until
 
-from paritas.agent.eventlog import Cursor, EmbeddedLog, LogSettings, SyncMode
+from paritas.agent.eventlog import Cursor, EmbeddedLog, EmbeddedReader, LogSettings, SyncMode
 from paritas.clock import ManualClock, SystemClock
 from paritas.collectors.dumps import ReadOptions, read_dump
 from paritas.commands.detecting import DetectionLoop, LoopSettings
@@ -22,7 +23,7 @@ from paritas.controller.config import ServerConfig
 from paritas.controller.server import serving
 from paritas.controller.topic import escalation_bytes
 from paritas.detectors.flink.evaluation import verdict_line
-from paritas.errors import TransientError
+from paritas.errors import PermanentError, TransientError
 from paritas.tokens import TokenHasher
 from paritas.wire import Origin, WireRecord, encode, stamp
 
@@ -51,8 +52,6 @@ def judged(log, tmp_path_factory):
 
 def judge(folder, state, *, batch):
     from threading import Event
-
-    from paritas.agent.eventlog import EmbeddedReader
 
     said, settings = [], LoopSettings(batch=batch, to_end=True)
     with (
@@ -134,6 +133,13 @@ def test_verdicts_are_json_that_any_reader_takes(judged):
             "[usage] --verdicts needs --to-end\n  hint: a log that goes on has no last verdict\n",
         ),
         (
+            ["--kafka", "x", "--controller", "y:1"],
+            (
+                "[usage] 'x' is neither HOST:PORT nor a file\n"
+                "  hint: write kafka-0.kafka:9092, or the path of a file with a `kafka:` section\n"
+            ),
+        ),
+        (
             ["--kafka", "x:1", "--engine", "flink"],
             (
                 "[usage] --engine flink needs Apache Flink's Python package\n"
@@ -168,7 +174,7 @@ def topic(judged, tmp_path):
         for event in (*judged[0], *judged[0]):
             for value in (escalation_bytes(event), b"\xff garbage"):
                 made.append(WireRecord(b"", value), partition_key=b"")
-        yield made
+    return partial(EmbeddedReader, tmp_path / "topic")
 
 
 def test_the_feed_publishes_each_id_once_and_goes_on_where_it_stood(topic, judged, tmp_path):
@@ -201,3 +207,39 @@ def test_the_feed_waits_for_a_controller_that_is_away(topic, judged, tmp_path):
     with EscalationFeed(topic, Cursor(tmp_path / "cursor"), publish=publish, clock=SystemClock()):
         until(lambda: len(taken) >= 2 * len(judged[0]))
     assert [e.event_id for e in taken] == [e.event_id for e in judged[0]] * 2
+
+
+def test_the_feed_waits_for_a_topic_that_is_away_and_says_it_once(topic, judged, tmp_path, caplog):
+    taken, refusals = [], [TransientError("not now"), TransientError("not now"), RuntimeError("a mistake")]
+
+    def open_reader():
+        if refusals:
+            raise refusals.pop(0)
+        return topic()
+
+    feed = EscalationFeed(open_reader, Cursor(tmp_path / "c"), publish=taken.extend, clock=SystemClock())
+    with feed:
+        until(lambda: len(taken) >= 2 * len(judged[0]))
+    said = [(r.getMessage(), getattr(r, "detail", "")) for r in caplog.records]
+    assert said[0] == ("Escalations wait.", "not now")
+    assert len([detail for _, detail in said if detail == "not now"]) == 1
+    assert "a mistake" in caplog.text
+
+
+def test_one_escalation_that_the_controller_refuses_holds_back_no_other(topic, judged, tmp_path, caplog):
+    taken, bad = [], judged[0][1].event_id
+
+    def publish(escalations):
+        if any(e.event_id == bad for e in escalations):
+            raise PermanentError("never")
+        taken.extend(e.event_id for e in escalations)
+
+    feed = EscalationFeed(topic, Cursor(tmp_path / "c"), publish=publish, clock=SystemClock())
+    total = 4 * len(judged[0])  # each twice, and as much garbage
+    with feed:
+        until(lambda: feed.published + feed.refused >= total)
+    assert sorted(taken) == sorted(2 * [e.event_id for e in judged[0] if e.event_id != bad])
+    assert (feed.refused, feed.lost) == (2 * len(judged[0]) + 2, 0)
+    told = [r for r in caplog.records if r.getMessage() == "Records of the escalation topic are refused."]
+    assert told[0].first == "partition 0, offset 1"
+    assert told[0].detail == "the record is no escalation"

@@ -1,0 +1,52 @@
+"""Take out of an answer what its client did not ask for."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from paritas.collectors.openai.requests import Strip
+
+__all__ = ["strip", "written"]
+
+
+def strip(answer: Any, rules: Strip) -> Any:
+    """Return the answer (changed in place) as the engine would have written it without our additions.
+
+    Examples
+    --------
+    >>> strip({"choices": [{"text": "a", "logprobs": {}}]}, Strip(null_in_choice=("logprobs",)))
+    {'choices': [{'text': 'a', 'logprobs': None}]}
+    """
+    for one in answer if isinstance(answer, list) else (answer,):
+        if isinstance(one, dict):
+            _null(one, rules.null_at_top)
+            _drop(one.get("meta_info"), rules.drop_in_meta)
+            for choice in _choices(one):
+                _null(choice, rules.null_in_choice)
+                _drop(choice, rules.drop_in_choice)
+    return answer
+
+
+def written(answer: Any) -> bytes:
+    """Return JSON; what an engine wrote as bare NaN stays so."""
+    try:
+        return json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:  # half a surrogate pair, as an escape
+        return json.dumps(answer, separators=(",", ":")).encode()
+
+
+def _choices(answer: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    choices = answer.get("choices")
+    return (one for one in choices if isinstance(one, dict)) if isinstance(choices, list) else ()
+
+
+def _null(target: dict[str, Any], names: Iterable[str]) -> None:
+    for name in names:
+        if name in target:
+            target[name] = None
+
+
+def _drop(target: Any, names: Iterable[str]) -> None:
+    if isinstance(target, dict):
+        for name in names:
+            target.pop(name, None)

@@ -1,0 +1,51 @@
+"""Fetches and builds the real parts that the system tests run against, once, and says what it does.
+
+A part that cannot be had here is named with the reason, and its tests are skipped with the same reason.
+
+Run: python tests/system/parts.py [kafka] [flink] [collector] [jaeger]
+"""
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from system import flink_setup, kafka_broker, otel_parts
+
+__all__ = ["main", "why_not"]
+
+PARTS: Mapping[str, tuple[Callable[[], str | None], Callable[[], object]]] = {
+    "kafka": (kafka_broker.missing_tool, kafka_broker.fetch),
+    "flink": (flink_setup.missing_tool, flink_setup.fetch),
+    "collector": (otel_parts.missing_tool, lambda: otel_parts.build("collector")),
+    "jaeger": (otel_parts.missing_tool, lambda: otel_parts.build("jaeger")),
+}
+
+
+@cache
+def why_not(name: str) -> str | None:
+    """Get a part; return why it cannot be had here, or None."""
+    missing, fetch = PARTS[name]
+    if reason := missing():
+        return reason
+    try:
+        fetch()
+    except (flink_setup.SetupError, subprocess.CalledProcessError) as error:
+        return str(error)
+    return None
+
+
+def main(names: list[str]) -> int:
+    """Get every named part that can be had; return 0."""
+    for name in names or list(PARTS):
+        reason = why_not(name)
+        sys.stdout.write(f"{name}: {f'not to be had here: {reason}' if reason else 'ready'}\n")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
