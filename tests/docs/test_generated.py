@@ -65,11 +65,15 @@ def test_every_contract_and_every_fragment_loads(page):
             load_text(text if "apiVersion" in text else wrapped(text), f"{page.name} block {number + 1}")
 
 
-def test_the_configuration_shown_of_the_agent_loads(tmp_path):
-    (shown,) = YAML.findall((ROOT / "docs/agent.md").read_text("utf-8"))
-    path = tmp_path / "agent.yaml"
-    path.write_text(shown)
+def test_the_configurations_shown_of_the_agent_load(tmp_path):
+    smallest, kafka = YAML.findall((ROOT / "docs/agent.md").read_text("utf-8"))
+    path, password = tmp_path / "agent.yaml", tmp_path / "password"
+    path.write_text(smallest)
     assert load_agent_config(path).name == "pod-7"
+    password.write_text("secret")
+    before, _, _ = smallest.partition("destination:")
+    path.write_text(before + kafka.replace("/run/secrets/kafka-password", str(password)))
+    assert load_agent_config(path).target.sasl.username == "pod"
 
 
 def wrapped(fragment):
