@@ -7,6 +7,7 @@ from pathlib import Path
 
 import measure_features
 from markdown_table import markdown
+from tables_collectors import answer_table, variable_table
 from tables_counters import counter_table, reason_table
 from tables_rosetta import rosetta_table
 from tables_wire import (
@@ -197,7 +198,9 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "agent-fields": agent_fields,
     "agent-attributes": agent_attribute_table,
     "attributes": attribute_table,
+    "answers": answer_table,
     "counters": counter_table,
+    "variables": variable_table,
     "reasons": reason_table,
     "headers": header_table,
     "token-block": block_table,
