@@ -1,11 +1,13 @@
 # Two commands matter: `make demo` and `make test`. Each sets itself up on a fresh machine.
 PYTHON ?= python3
+GPU_PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit kafka parts test-system test-faults bench bench-core bench-system proto clean
+.PHONY: help demo test lint types unit kafka parts engines test-system test-faults test-engines \
+	test-gpu bench bench-core bench-system bench-engines bench-gpu proto clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -31,7 +33,7 @@ types: $(STAMP)  ## mypy --strict
 	$(BIN)/mypy
 
 unit: $(STAMP)  ## tests, doctests and documentation examples, in random order on both cores
-	$(BIN)/pytest -n auto --ignore=tests/system tests src/paritas README.md docs
+	$(BIN)/pytest -n auto --ignore=tests/system --ignore=tests/engines --ignore=tests/gpu tests src/paritas README.md docs
 
 kafka: $(STAMP)  ## a Kafka broker for development (Java and Maven; in the foreground)
 	deploy/kafka/kafka.sh run
@@ -45,6 +47,20 @@ test-system: $(STAMP) parts  ## against real parts; what cannot be had here is s
 test-faults: $(STAMP) parts  ## agent, detector and broker killed, cut off and starved; verdicts must not change
 	PARITAS_FAULT_ROUNDS=56 PARITAS_FAULT_OUTAGE_S=120 $(BIN)/pytest -rs tests/system/test_agent_faults.py \
 		tests/system/test_agent_disk_full.py tests/system/test_detector_faults.py
+
+engines: $(STAMP)  ## torch, TRL and vLLM for CPU in one environment of their own (7 GB, once)
+	@$(BIN)/python tests/engines/engines_setup.py
+
+test-engines: engines  ## against real PyTorch, TRL and vLLM on the CPU
+	.cache/engines-venv/bin/python -m pytest --confcutdir=tests/engines -rs tests/engines
+
+test-gpu:  ## the capture on a CUDA device; GPU_PYTHON needs torch, triton, pytest and numpy
+	@if $(GPU_PYTHON) -c 'import numpy, pytest, torch' 2>/dev/null; \
+	then PYTHONPATH=src:tests $(GPU_PYTHON) -m pytest -c tests/gpu/pytest.ini -rs tests/gpu; \
+	else echo "skipped: $(GPU_PYTHON) has not all of torch, numpy and pytest; say make GPU_PYTHON=… test-gpu"; fi
+
+bench-gpu:  ## cost of the capture beside a plain read and log_softmax, on a CUDA device
+	PYTHONPATH=src $(GPU_PYTHON) benchmarks/gpu_capture.py
 
 bench: bench-core bench-system  ## speed and statistics, each beside a peer in the same run
 
@@ -60,6 +76,9 @@ bench-core: $(STAMP)  ## those that need nothing but Python
 bench-system: $(STAMP) parts  ## the agent beside the Go collector, one process beside Flink
 	$(BIN)/python benchmarks/agent_vs_collector.py
 	$(BIN)/python benchmarks/flink_speed.py
+
+bench-engines: engines  ## the capture in a trainer, beside log_softmax and gather
+	.cache/engines-venv/bin/python benchmarks/capture_speed.py
 
 proto:  ## write the code of proto/v1/*.proto with the pinned generator
 	proto/generate.sh

@@ -1,0 +1,32 @@
+"""Real engines run in an environment of their own, and skip with one reason anywhere else.
+
+make test-engines        or: .cache/engines-venv/bin/python -m pytest tests/engines
+"""
+
+import pytest
+from engines.engines_setup import why_not_here
+
+REASON = why_not_here("torch", "trl")
+
+
+def pytest_ignore_collect(collection_path):
+    """Elsewhere only one file is collected: its one test skips and says why."""
+    is_test = collection_path.name.startswith("test_") and collection_path.name != "test_environment.py"
+    return True if REASON and is_test else None
+
+
+@pytest.fixture(scope="session")
+def small_model():
+    """Folder of a real model of 135 million weights."""
+    from engines.real_model import model_dir
+
+    return model_dir()
+
+
+@pytest.fixture
+def watched():
+    """A collector whose traces go to a real receiver, and that receiver."""
+    from engines.capture_scenes import watched_capture
+
+    with watched_capture() as pair:
+        yield pair

@@ -1,0 +1,185 @@
+"""The proxy before a real vLLM: clients see what they see without it, and the traces are whole."""
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from tempfile import TemporaryFile
+
+import numpy as np
+import pytest
+
+pytest.importorskip("vllm", reason="real vLLM is not in this environment: deploy/engines/setup.py vllm")
+pytest.importorskip("aiohttp", reason="the proxy needs paritas[proxy]")
+
+from engine_answers import HASHER
+from proxy_scenes import playing, replay, scene
+
+from paritas.collectors.openai import Engine
+from paritas.collectors.openai.streams import EventCutter, data_of
+from paritas.records import LogprobSemantics, TokenStatus
+
+START_S = 600
+CHANGING = ("id", "created", "metrics", "request_id")  # differ from request to request
+PROMPT = "The capital of France is"
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def is_up(url):
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=2) as answer:
+            return answer.status == 200
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+@pytest.fixture(scope="module")
+def engine(small_model):
+    """The address of a vLLM that serves the real small model."""
+    port = free_port()
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(small_model)]
+    command += [
+        "--served-model-name",
+        "smol",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--dtype",
+        "bfloat16",
+    ]
+    command += ["--max-model-len", "512", "--enforce-eager"]
+    settings = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_SERVER_DEV_MODE": "1"}
+    url = f"http://127.0.0.1:{port}"
+    with TemporaryFile("w+") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **settings})
+        try:
+            while not is_up(url):
+                if process.poll() is not None:
+                    log.seek(0)
+                    pytest.fail(log.read()[-4000:])
+                asyncio.run(asyncio.sleep(1.0))  # an engine tells nobody when it is ready
+            yield url
+        finally:
+            process.terminate()
+            process.wait(START_S)
+
+
+async def ask(session, url, path, asked):
+    """Return what a client gets: one JSON value, or those of a stream."""
+    async with session.post(url + path, json=asked) as answer:
+        body = await answer.read()
+        assert answer.status == 200, body
+        if answer.content_type != "text/event-stream":
+            return [json.loads(body)]
+    events = EventCutter().feed(body)
+    assert events[-1] == b"data: [DONE]\n\n"
+    return [data_of(event) for event in events[:-1]]
+
+
+def lasting(answers):
+    """What must be the same with and without the proxy."""
+    return [{name: value for name, value in one.items() if name not in CHANGING} for one in answers]
+
+
+def told_text(answers):
+    """All text of all choices."""
+    return "".join(
+        choice.get("text") or (choice.get("delta") or choice.get("message") or {}).get("content") or ""
+        for one in answers
+        for choice in one["choices"]
+    )
+
+
+COMPLETION = (
+    "/v1/completions",
+    {"model": "smol", "prompt": PROMPT, "max_tokens": 16, "temperature": 0, "ignore_eos": True},
+)
+CHAT = (
+    "/v1/chat/completions",
+    {
+        "model": "smol",
+        "messages": [{"role": "user", "content": "Say hello."}],
+        "max_tokens": 16,
+        "temperature": 0,
+        "ignore_eos": True,
+    },
+)
+
+
+@pytest.mark.timeout(START_S)
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("route", [COMPLETION, CHAT], ids=["completions", "chat"])
+def test_clients_see_no_difference_and_traces_are_whole(engine, route, stream):
+    path, asked = route
+
+    async def steps():
+        async with scene(replay(b""), engine=None, base=engine, top_k=2) as s:
+            await s.proxy.look()  # to its end: the first /server_info takes seconds
+            assert (s.proxy.facts.engine, s.proxy.facts.semantics) == (Engine.VLLM, LogprobSemantics.RAW)
+            assert s.proxy.facts.kernel.dtype == "bfloat16"
+            body = {**asked, "stream": stream}
+            straight = await ask(s.session, engine, path, body)
+            through = await ask(s.session, s.url, path, body)
+            assert told_text(through) == told_text(straight)
+            if not stream:
+                assert lasting(through) == lasting(straight)
+            keys = [
+                [set(choice) for one in told for choice in one["choices"]] for told in (straight, through)
+            ]
+            assert keys[0] == keys[1]
+            assert all(choice["logprobs"] is None for one in through for choice in one["choices"])
+            (trace,) = await s.traces()
+            assert trace.sequence_id == through[0]["id"]
+            assert len(trace) == 16
+            assert set(trace.status.tolist()) == {TokenStatus.VALID}
+            assert (trace.token != 0).all()
+            assert trace.top.logprob.shape == (16, 2)
+            # Greedy: the sampled token is the most likely one, and no log-probability is below its rival's.
+            assert (trace.top.token[:, 0] == trace.token).mean() > 0.9
+            assert (trace.logprob >= trace.top.logprob[:, 1] - 1e-6).all()
+            assert not s.proxy.tally.doubts
+            if stream:
+                assert trace.timings.ttft_s > 0
+                assert trace.itl_s.shape == (16,)
+            else:  # without --enable-per-request-metrics the engine tells no times
+                assert (trace.timings.ttft_s, trace.itl_s) == (None, None)
+
+    playing(steps())
+
+
+@pytest.mark.timeout(START_S)
+def test_what_a_client_asked_for_stays(engine):
+    path, asked = COMPLETION
+
+    async def steps():
+        async with scene(replay(b""), engine=None, base=engine) as s:
+            body = {**asked, "logprobs": 3, "return_token_ids": True}
+            straight, through = [(await ask(s.session, url, path, body))[0] for url in (engine, s.url)]
+            assert lasting([through]) == lasting([straight])
+            (trace,) = await s.traces()
+            ids = through["choices"][0]["token_ids"]
+            assert trace.token.tolist() == HASHER.hash(np.array(ids)).tolist()
+
+    playing(steps())
+
+
+@pytest.mark.timeout(START_S)
+def test_an_engine_error_is_the_engines(engine):
+    path, asked = COMPLETION
+
+    async def steps():
+        async with scene(replay(b""), engine=None, base=engine) as s:
+            status, _, body = await s.post(path, {**asked, "logprobs": 50})
+            assert (status, json.loads(body)["error"]["type"]) == (400, "BadRequestError")
+
+    playing(steps())

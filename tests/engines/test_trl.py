@@ -1,0 +1,156 @@
+"""A real GRPO training, watched with one line: both kernels' traces arrive, pair and agree."""
+
+import numpy as np
+import pytest
+import torch
+from engines.capture_scenes import HASHER
+
+from paritas.collectors.trl import attach
+from paritas.errors import UsageError
+from paritas.records import LogprobSemantics
+
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(600)]
+
+TOKENS = 6
+PROMPTS = ["The capital of France is", "Two and two make", "Water is made of", "The sun is a"]
+
+
+@pytest.fixture(scope="module")
+def parts(small_model):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(small_model, padding_side="left")
+    # The first four layers of the real model: what is tested are the two ways of computing, not what it says.
+    told = {"dtype": torch.float32, "num_hidden_layers": 4}
+    return lambda: AutoModelForCausalLM.from_pretrained(small_model, **told), tokenizer
+
+
+def trainer_of(parts, folder, **more):
+    from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer
+
+    config = {
+        "output_dir": str(folder),
+        "use_cpu": True,
+        "bf16": False,
+        "report_to": [],
+        "save_strategy": "no",
+        "max_steps": 2,
+        "per_device_train_batch_size": 4,
+        "num_generations": 2,
+        "max_completion_length": TOKENS,
+        "learning_rate": 1e-4,
+        "temperature": 0.8,
+        "logging_steps": 1,
+        "disable_tqdm": True,
+        **more.pop("config", {}),
+    }
+    return GRPOTrainer(
+        model=parts[0](),
+        reward_funcs=lambda completions, **_: [float(len(set(text))) for text in completions],
+        args=GRPOConfig(**config),
+        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
+        processing_class=parts[1],
+        **more,
+    )
+
+
+def sample(prompts, trainer):
+    """Sample one after the other from the model as it is, without padding or cache: another kernel."""
+    out = {"prompt_ids": [], "completion_ids": [], "logprobs": []}
+    for prompt in prompts:
+        ids = trainer.processing_class(prompt)["input_ids"]
+        grown, logprobs = list(ids), []
+        with torch.no_grad():
+            for _ in range(TOKENS):
+                law = torch.log_softmax(trainer.model(torch.tensor([grown])).logits[0, -1] / 0.8, -1)
+                token = int(torch.multinomial(law.exp(), 1))
+                grown.append(token)
+                logprobs.append(float(law[token]))
+        out["prompt_ids"].append(ids)
+        out["completion_ids"].append(grown[len(ids) :])
+        out["logprobs"].append(logprobs)
+    return out
+
+
+def test_both_kernels_arrive_pair_and_agree(parts, tmp_path, watched):
+    seen = []
+
+    def remembered(prompts, trainer):
+        out = sample(prompts, trainer)
+        seen.append(out["completion_ids"])
+        return out
+
+    trainer = trainer_of(parts, tmp_path, rollout_func=remembered)
+    attachment = attach(trainer, collector=watched.collector)
+    trainer.train()
+    traces = watched.traces()
+    assert watched.collector.read().dropped == {}
+    assert watched.collector.read().steps == 2
+    train = {name: trace for (role, name), trace in traces.items() if role == "train"}
+    inference = {name: trace for (role, name), trace in traces.items() if role == "inference"}
+    assert sorted(train) == sorted(inference)
+    assert len(train) == 8
+    assert {trace.weights_version for trace in train.values()} == {"0", "1"}
+    for name, ours in train.items():
+        theirs = inference[name]
+        assert (ours.weights_version, ours.group_id) == (theirs.weights_version, theirs.group_id)
+        assert ours.token.tolist() == theirs.token.tolist()
+        assert np.abs(ours.logprob - theirs.logprob).max() < 1e-3
+        assert ours.sampling.semantics is LogprobSemantics.TEMPERATURE_ONLY
+        assert ours.sampling.temperature == pytest.approx(0.8)
+        assert ours.kernel.dtype == "float32"
+        assert ours.kernel.extra["micro_batch"] == "4"
+        assert ours.kernel.attention_backend == "sdpa"
+    # Batches were shuffled between generation and loss; names still follow the rows.
+    for step, rows in enumerate(seen):
+        for row, ids in enumerate(rows):
+            assert train[f"{step}.{step}/{row}"].token.tolist() == HASHER.hash(np.array(ids)).tolist()
+    groups = [trace.group_id for trace in train.values()]
+    assert {groups.count(group) for group in groups} == {2}
+    attachment.detach()
+    assert "_compute_loss" not in trainer.__dict__
+
+
+def test_a_lagging_loss_is_not_taken_for_the_weights_that_sampled(parts, tmp_path, watched):
+    config = {"num_iterations": 2, "max_steps": 2}
+    trainer = trainer_of(parts, tmp_path, rollout_func=sample, config=config)
+    attach(trainer, collector=watched.collector)
+    trainer.train()
+    traces = watched.traces()
+    assert len(traces) == 8  # one generation, old log-probabilities at its weights, two steps of loss
+    assert {trace.weights_version for trace in traces.values()} == {"0"}
+
+
+def test_the_training_is_the_same_with_and_without(parts, tmp_path, watched):
+    def weights(watch):
+        torch.manual_seed(0)
+        trainer = trainer_of(parts, tmp_path, config={"seed": 5, "max_steps": 1})
+        if watch:
+            attach(trainer, collector=watched.collector)
+        trainer.train()
+        return trainer.model.lm_head.weight.detach().clone()
+
+    assert torch.equal(weights(watch=False), weights(watch=True))
+    traces = watched.traces()
+    assert {role for role, _ in traces} == {"train"}  # transformers' own sampler tells no log-probabilities
+    assert len(traces) == 4
+
+
+def test_a_collector_that_fails_costs_the_training_nothing(parts, tmp_path, watched):
+    trainer = trainer_of(parts, tmp_path, config={"max_steps": 1})
+    attachment = attach(trainer, collector=watched.collector)
+    watched.collector.show = None  # calling it raises
+    trainer.train()
+    assert trainer.state.global_step == 1
+    attachment.detach()
+
+
+def test_something_else_is_refused_with_a_hint():
+    with pytest.raises(UsageError) as caught:
+        attach(object())
+    assert caught.value.render() == (
+        "[usage] object has no _generate_and_score_completions, _compute_loss and "
+        "_get_per_token_logps_and_entropies\n"
+        "  hint: attach to a GRPOTrainer or RLOOTrainer of TRL; others show batches with collector.step()"
+    )
