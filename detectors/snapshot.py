@@ -18,7 +18,7 @@ from paritas.errors import PermanentError
 
 __all__ = ["dump", "load"]
 
-FORMAT = 1
+FORMAT = 2  # 2: gaps
 NUMPY = {
     ("numpy", "ndarray"),
     ("numpy", "dtype"),

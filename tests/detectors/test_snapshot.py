@@ -13,7 +13,7 @@ from trace_streams import stream, watched
 from paritas.detectors import snapshot
 from paritas.detectors.diagnosis import causes
 from paritas.detectors.pipeline import Detector
-from paritas.detectors.snapshot import dump, load
+from paritas.detectors.snapshot import FORMAT, dump, load
 from paritas.errors import PermanentError
 from paritas.records import State
 
@@ -41,7 +41,7 @@ def refused(text, *, contract_digest="d"):
 
 def forged(state):
     """Return a snapshot whose head fits its state."""
-    head = {"format": 1, "contract": "d", "blake2b": hashlib.blake2b(state, digest_size=16).hexdigest()}
+    head = {"format": FORMAT, "contract": "d", "blake2b": hashlib.blake2b(state, digest_size=16).hexdigest()}
     return json.dumps(head).encode() + b"\n" + state
 
 
@@ -56,7 +56,7 @@ def test_a_snapshot_says_the_same_as_its_detector():
 
 def test_the_head_is_one_line_a_person_can_read():
     told = json.loads(HEAD)
-    assert (told["format"], told["contract"]) == (1, "d")
+    assert (told["format"], told["contract"]) == (FORMAT, "d")
     assert told["blake2b"] == hashlib.blake2b(STATE, digest_size=16).hexdigest()
 
 
@@ -65,7 +65,7 @@ def test_another_contract_is_refused():
 
 
 def test_another_format_is_refused():
-    head = json.dumps({**json.loads(HEAD), "format": 2}).encode()
+    head = json.dumps({**json.loads(HEAD), "format": FORMAT + 1}).encode()
     assert refused(head + b"\n" + STATE) == "the snapshot is of another format or contract, or damaged"
 
 
