@@ -123,7 +123,9 @@ def too_large(place: str) -> PermanentError:
 def no_topic(place: str) -> KafkaUsageError:
     """Return the error for a topic that is not there."""
     return KafkaUsageError(
-        KafkaProblem.NO_TOPIC, f"{place} does not exist", hint="create it, or correct the topic's name"
+        KafkaProblem.NO_TOPIC,
+        f"{place} does not exist",
+        hint="make it with `paritas topics`, or correct its name",
     )
 
 

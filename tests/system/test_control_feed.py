@@ -146,7 +146,7 @@ def test_a_topic_that_is_not_there(serving_broker, tmp_path):
         assert control.wait() == 64
         assert (control.out, control.errors) == (
             "",
-            f"[usage] topic 'none' on {where} does not exist\n  hint: create it, or correct the topic's name\n",
+            f"[usage] topic 'none' on {where} does not exist\n  hint: make it with `paritas topics`, or correct its name\n",
         )
 
 

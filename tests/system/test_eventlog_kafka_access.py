@@ -72,7 +72,7 @@ def test_a_topic_that_is_not_there(opening, serving_broker):
         opening(settings, clock=CLOCK)
     assert caught.value.render() == (
         f"[usage] topic 'no-such-topic' on {serving_broker.bootstrap} does not exist\n"
-        "  hint: create it, or correct the topic's name"
+        "  hint: make it with `paritas topics`, or correct its name"
     )
 
 

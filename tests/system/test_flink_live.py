@@ -242,5 +242,5 @@ def test_what_a_live_job_cannot_do_is_said(flink, place, contract, tmp_path):
         assert job.wait(deadline_s=DEADLINE_S) == 64
         assert job.errors.endswith(
             f"[usage] topic 'none' on {place.spans.bootstrap[0]} does not exist\n"
-            "  hint: create it, or correct the topic's name\n"
+            "  hint: make it with `paritas topics`, or correct its name\n"
         )
