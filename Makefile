@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit kafka parts engines test-system test-faults test-engines \
+.PHONY: help demo test lint types unit kafka parts engines test-system test-faults test-engines example-proxy example-grpo example-trl \
 	test-gpu bench bench-core bench-system bench-engines bench-gpu proto clean
 
 help:  ## show the targets
@@ -52,7 +52,18 @@ engines: $(STAMP)  ## torch, TRL and vLLM for CPU in one environment of their ow
 	@$(BIN)/python tests/engines/engines_setup.py
 
 test-engines: engines  ## against real PyTorch, TRL and vLLM on the CPU
-	.cache/engines-venv/bin/python -m pytest --confcutdir=tests/engines -rs tests/engines
+	OMP_NUM_THREADS=1 .cache/engines-venv/bin/python -m pytest --confcutdir=tests/engines -rs tests/engines
+
+MODEL = $$(PYTHONPATH=tests .cache/engines-venv/bin/python -c 'from engines.real_model import model_dir; print(model_dir())')
+
+example-proxy: engines  ## vLLM watched through the proxy; FAULT=temperature, top-p or stale
+	.cache/engines-venv/bin/python examples/proxy/serving.py --model $(MODEL) $(if $(FAULT),--fault $(FAULT))
+
+example-grpo: engines  ## GRPO in one file, vLLM samples and PyTorch trains; FAULT=stale or lost
+	.cache/engines-venv/bin/python examples/grpo/grpo.py --model $(MODEL) $(if $(FAULT),--fault $(FAULT))
+
+example-trl: engines  ## the same with TRL; FAULT=stale
+	.cache/engines-venv/bin/python examples/trl/train.py --model $(MODEL) $(if $(FAULT),--fault $(FAULT))
 
 test-gpu:  ## the capture on a CUDA device; GPU_PYTHON needs torch, triton, pytest and numpy
 	@if $(GPU_PYTHON) -c 'import numpy, pytest, torch' 2>/dev/null; \
@@ -79,6 +90,7 @@ bench-system: $(STAMP) parts  ## the agent beside the Go collector, one process 
 
 bench-engines: engines  ## the capture in a trainer, beside log_softmax and gather
 	.cache/engines-venv/bin/python benchmarks/capture_speed.py
+	OMP_NUM_THREADS=1 .cache/engines-venv/bin/python benchmarks/vllm_overhead.py
 
 proto:  ## write the code of proto/v1/*.proto with the pinned generator
 	proto/generate.sh

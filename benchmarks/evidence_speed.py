@@ -37,6 +37,7 @@ def outcome(rng, number, length):
         rng.exponential(0.1, length),
         np.zeros(length),
         rng.normal(0, 0.01, length),
+        np.full(length, np.nan),
     )
     name, labels = f"s-{number}", {"slice": f"kind{number % 5}", "replica": f"r{number % 4}"}
     known = {

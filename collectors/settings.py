@@ -6,6 +6,7 @@
 | ``PARITAS_AGENT`` | ``unix:/path`` or ``http://host:port`` of the agent | ``otlp.sock`` in ``PARITAS_DATA``, else ``unix:/run/paritas/otlp.sock`` |
 | ``PARITAS_RUN_ID`` | run both kernels belong to | ``default`` |
 | ``PARITAS_SHARE`` | share of sequences observed that asked for no log-probabilities | 0.05 |
+| ``PARITAS_TOP_K`` | most likely tokens that these are asked for | 0 |
 | ``PARITAS_ATTRIBUTES`` | ``slice=math,replica=a``: attributes of every trace | none |
 | ``PARITAS_WEIGHTS_VERSION`` | version of the weights, where the program tells none | not reported |
 | ``PARITAS_TOKEN_KEY_FILE`` | 16 to 64 secret bytes that name tokens | ``token.key`` in ``PARITAS_DATA``, if that is set |
@@ -85,6 +86,7 @@ class CollectorSettings:
     token_key_file: Path | None
     token_secret: str = field(repr=False)
     limits: EmitterLimits
+    top_k: int = 0
 
 
 def settings_from(environ: Mapping[str, str]) -> CollectorSettings:
@@ -112,6 +114,7 @@ def settings_from(environ: Mapping[str, str]) -> CollectorSettings:
         token_key_file=_key_file(environ),
         token_secret=environ.get("PARITAS_TOKEN_SECRET", ""),
         limits=_limits(environ),
+        top_k=_read(environ, "PARITAS_TOP_K", _few, 0),
     )
 
 
@@ -203,6 +206,12 @@ def _number(text: str) -> float:
 def _whole(text: str) -> int:
     if not text.isdecimal() or not text.isascii() or len(text) > 15 or int(text) < 1:
         raise ValueError("write a whole number above 0")
+    return int(text)
+
+
+def _few(text: str) -> int:
+    if not text.isdecimal() or not text.isascii() or len(text) > 4 or int(text) > 1024:
+        raise ValueError("write a whole number from 0 to 1024")
     return int(text)
 
 

@@ -113,7 +113,8 @@ class Connection:
         drain.join()
 
     def _drain(self) -> None:
-        with suppress(grpc.RpcError):
+        # A reader that was interrupted has left its receive in gRPC, which refuses a second with a ValueError.
+        with suppress(grpc.RpcError, ValueError):
             while self._receive() is not None:
                 pass
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from paritas.contracts.model import Compare
 from paritas.detectors.pairs import PairedTrace, PairOutcome, pair_columns
 from paritas.detectors.topk import top_columns
+from paritas.exact import join_drifts
 from paritas.records import LogprobSemantics, PairReason, Sampling, TokenTrace, TopK
 
 __all__ = ["join_segments", "lost", "match", "semantics_agree", "weights_lag"]
@@ -36,6 +37,7 @@ def _joined(parts: Sequence[TokenTrace]) -> TokenTrace:
     first = parts[0]
     tops = [t.top for t in parts if t.top is not None]
     itls = [t.itl_s for t in parts if t.itl_s is not None]
+    exacts = [t.exact for t in parts if t.exact is not None]
     return replace(
         first,
         logprob=np.concatenate([t.logprob for t in parts]),
@@ -43,6 +45,7 @@ def _joined(parts: Sequence[TokenTrace]) -> TokenTrace:
         status=np.concatenate([t.status for t in parts]),
         top=_joined_top(tops) if len(tops) == len(parts) else None,
         itl_s=np.concatenate(itls) if len(itls) == len(parts) else None,
+        exact=join_drifts(exacts) if len(exacts) == len(parts) else None,
         final=True,
     )
 

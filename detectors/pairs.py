@@ -23,7 +23,7 @@ BAD = (TokenStatus.SENTINEL, TokenStatus.NONFINITE, TokenStatus.POSITIVE)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopColumns:
-    """Per-token numbers from top-k lists; NaN where a list is missing.
+    """Per-token numbers from top-k lists or from whole distributions; NaN where neither is there.
 
     Attributes
     ----------
@@ -39,6 +39,8 @@ class TopColumns:
         Whether the two kernels' most likely tokens differ.
     gap : shape (m,), float64, probability
         q(a) - p(a) for the training kernel's most likely token a; NaN if a is not in the inference list.
+    exact_tv : shape (m,), float64, probability
+        Total variation from whole distributions; NaN where no scorer held both.
     """
 
     top1_q: Floats
@@ -47,6 +49,7 @@ class TopColumns:
     oscillation: Floats
     flip: Floats
     gap: Floats
+    exact_tv: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)

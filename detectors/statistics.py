@@ -46,8 +46,10 @@ def unit_values(batch: PairBatch, clause: Clause, mask: Mask = None) -> Floats:
 
 
 def _tv(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
-    """(1-w)+ = -expm1(min(ell, 0)) (A19)."""
-    return batch.means(-np.expm1(np.minimum(batch.log_ratio, 0.0)), mask)
+    """(1-w)+ = -expm1(min(ell, 0)) (A19), or what it estimates where whole distributions were compared."""
+    estimate = -np.expm1(np.minimum(batch.log_ratio, 0.0))
+    exact = batch.top.exact_tv
+    return batch.means(np.where(np.isnan(exact), estimate, exact), mask)
 
 
 def _tv_topk(batch: PairBatch, _: Clause, mask: Mask) -> Floats:

@@ -1,4 +1,7 @@
-"""Per-token numbers from the two kernels' top-k lists (A1, A17, A18).
+"""Per-token numbers from the two kernels' top-k lists (A1, A17, A18), or from whole distributions.
+
+Where a scorer held both whole distributions (`paritas.exact`), its numbers take the place of
+what the lists only estimate or bound.
 
 The lists must not depend on the sampled token: an API that appends it to its top-k biases
 the hybrid estimator, so readers cut the lists back to the k best first.
@@ -14,19 +17,24 @@ __all__ = ["top_columns"]
 
 
 def top_columns(inference: TokenTrace, train: TokenTrace, mask: NDArray[np.bool_]) -> TopColumns:
-    """Compute `TopColumns` for the masked tokens; a missing list gives NaN columns."""
+    """Compute `TopColumns` for the masked tokens; what is missing gives NaN columns."""
     n = int(mask.sum())
     top1_q, is_top1 = _top1(inference, mask, n)
+    nothing = np.full(n, np.nan)
+    if train.exact is not None:
+        told = train.exact
+        tv, osc, flip, gap = (
+            c[mask].astype(np.float64) for c in (told.tv, told.oscillation, told.flip, told.gap)
+        )
+        return TopColumns(top1_q, is_top1, tv, osc, flip, gap, tv)
     q_top, p_top = _lists(inference), _lists(train)
     if q_top is None or p_top is None:
-        nothing = np.full(n, np.nan)
-        return TopColumns(top1_q, is_top1, nothing, nothing, nothing, nothing)
+        return TopColumns(top1_q, is_top1, nothing, nothing, nothing, nothing, nothing)
     both = _Both(q_top, p_top, mask)
     token = inference.token[mask]
     q, p = (t.logprob[mask].astype(np.float64) for t in (inference, train))
-    return TopColumns(
-        top1_q, is_top1, both.hybrid_tv(token, p - q), both.oscillation(), both.flip(), both.gap()
-    )
+    hybrid = both.hybrid_tv(token, p - q)
+    return TopColumns(top1_q, is_top1, hybrid, both.oscillation(), both.flip(), both.gap(), nothing)
 
 
 def _lists(trace: TokenTrace) -> TopK | None:

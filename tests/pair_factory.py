@@ -167,7 +167,8 @@ def random_top(rng, n):
     }
     gaps = {name: np.where(rng.random(n) < 0.2, np.nan, column) for name, column in columns.items()}
     gaps["is_top1"] = np.where(np.isnan(gaps["top1_q"]), np.nan, columns["is_top1"])
-    return TopColumns(**gaps)
+    exact_tv = np.where(rng.random(n) < 0.5, np.nan, rng.random(n))
+    return TopColumns(**gaps, exact_tv=exact_tv)
 
 
 def random_pair(rng, n, name="s-0"):

@@ -3,7 +3,8 @@
 The serving side's file holds ``sample_id``, ``token_ids``, ``logprobs`` (nats), who served
 (``engine``, ``dtype`` …), how it sampled, what the numbers mean (``logprobs_mode``, in
 vLLM's words), sometimes ``top_logprobs`` and ``metrics``; the trainer's file holds the first
-three for the same tokens in the same order, and little else.
+three for the same tokens in the same order, and little else; where its scorer held both whole
+distributions, ``exact`` says how far they are apart at each token.
 """
 
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from paritas.collectors.dumps.problem import LineError, Problem, ProblemReason
 from paritas.collectors.dumps.recorded_fields import (
     RESERVED,
     event_ns_of,
+    exact_of,
     kernel_of,
     sampling_of,
     timings_of,
@@ -90,6 +92,7 @@ class RecordedDecoder:
             event_ns=event_ns_of(row, self._options.event_ns(index)),
             top=self._top(row, ids),
             timings=timings_of(row),
+            exact=exact_of(row, ids.size),
         )
         return (trace,)
 

@@ -4,11 +4,22 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from paritas.collectors.dumps.fields import Row, flag, integer, number, text, wrong_type
+from paritas.collectors.dumps.fields import (
+    Row,
+    check_lengths,
+    clean_text,
+    flag,
+    floats,
+    integer,
+    number,
+    text,
+    wrong_type,
+)
 from paritas.collectors.dumps.problem import LineError, ProblemReason
+from paritas.exact import ExactDrift
 from paritas.records import KernelIdentity, LogprobSemantics, Role, Sampling, Timings
 
-__all__ = ["RESERVED", "event_ns_of", "kernel_of", "sampling_of", "timings_of"]
+__all__ = ["EXACT_COLUMNS", "RESERVED", "event_ns_of", "exact_of", "kernel_of", "sampling_of", "timings_of"]
 
 KERNEL_TEXTS = (
     "engine",
@@ -33,10 +44,11 @@ RESERVED = frozenset(
         *KERNEL_SIZES,
         *KERNEL_FLAGS,
         *KERNEL_EXTRAS,
+        "extra",
         *("sample_id", "group_id", "role", "weights_version", "weights_digest"),
         *("temperature", "top_p", "top_k", "min_p", "processors", "logprobs_mode"),
         *("event_ns", "timestamp", "metrics"),
-        *("token_ids", "prompt_token_ids", "logprobs", "top_logprobs"),
+        *("token_ids", "prompt_token_ids", "logprobs", "top_logprobs", "exact"),
     }
 )
 
@@ -48,6 +60,9 @@ SEMANTICS: Mapping[str, LogprobSemantics] = {
 # vLLM can be asked for logits instead; they look like log-probabilities where negative.
 LOGITS = frozenset({"raw_logits", "processed_logits"})
 
+# Names in `exact` of the columns of `ExactDrift`, in its order.
+EXACT_COLUMNS = ("tv", "oscillation", "flip", "confidence_gap")
+
 NS_PER_S = 1_000_000_000
 LATEST_NS = (1 << 63) - 1
 
@@ -57,8 +72,18 @@ def kernel_of(row: Row, role: Role) -> KernelIdentity:
     told: dict[str, Any] = {name: text(row, name) for name in KERNEL_TEXTS}
     told |= {name: integer(row, name) for name in KERNEL_SIZES}
     told |= {name: flag(row, name) for name in KERNEL_FLAGS}
-    extra = {name: value for name in KERNEL_EXTRAS if (value := text(row, name))}
+    extra = _extra(row) | {name: value for name in KERNEL_EXTRAS if (value := text(row, name))}
     return KernelIdentity(role, extra=extra, **told)
+
+
+def _extra(row: Row) -> dict[str, str]:
+    """Return what ``extra`` tells beyond every named field: an object of texts."""
+    told = row.get("extra")
+    if told is None:
+        return {}
+    if not isinstance(told, dict):
+        raise wrong_type("extra", told, "an object")
+    return {clean_text("a field name", str(name)): text(told, name) for name in told}
 
 
 def sampling_of(row: Row, declared: LogprobSemantics) -> Sampling:
@@ -139,6 +164,18 @@ def timings_of(row: Row) -> Timings:
         prefill_s=between(metrics, "scheduled_ts", "first_token_ts"),
         decode_s=between(metrics, "first_token_ts", "last_token_ts"),
     )
+
+
+def exact_of(row: Row, n: int) -> ExactDrift | None:
+    """Return the comparison of whole distributions, if the line holds one: four columns of numbers."""
+    told = row.get("exact")
+    if told is None:
+        return None
+    if not isinstance(told, dict):
+        raise wrong_type("exact", told, "an object")
+    columns = {name: floats(f"exact.{name}", told.get(name))[0] for name in EXACT_COLUMNS}
+    check_lengths({"token_ids": n, **{f"exact.{name}": column.size for name, column in columns.items()}})
+    return ExactDrift(*(column.astype("float32") for column in columns.values()))
 
 
 def between(metrics: Row, start: str, end: str) -> float | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from paritas.collectors.openai.columns import Columns, Doubt, columns_of, itl_of
 from paritas.collectors.openai.engines import Engine, EngineFacts
+from paritas.collectors.openai.meta import timings_in
 from paritas.collectors.openai.naming import Names
 from paritas.collectors.openai.requests import Plan, Route
 from paritas.collectors.openai.responses import Spoken, weights_of
@@ -89,8 +90,9 @@ class Observation:
         spoken = self._spoken(at if isinstance(at, int) else index)
         if spoken is not None:
             spoken.read_generate(answer, now_ns=now_ns)
-        if isinstance(meta, Mapping) and not self._response_id:
-            self._response_id = str(meta.get("id") or "")
+        if isinstance(meta, Mapping):
+            self._response_id = self._response_id or str(meta.get("id") or "")
+            self._metrics = meta
 
     def _read_openai(self, answer: Mapping[str, Any], now_ns: int) -> None:
         self._response_id = self._response_id or str(answer.get("id") or answer.get("request_id") or "")
@@ -209,6 +211,8 @@ class Observation:
 
 def _told_timings(metrics: Mapping[str, Any], engine: Engine) -> Timings:
     """Read vLLM's per-request metrics: their time to first token leaves the queue out, ours does not."""
+    if engine is Engine.SGLANG:
+        return timings_in(metrics)
     if engine is not Engine.VLLM:
         return Timings()
     queue_s, prefill_s, decode_s = (

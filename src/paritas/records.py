@@ -14,6 +14,8 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from paritas.exact import ExactDrift
+
 __all__ = [
     "Action",
     "Escalation",
@@ -188,6 +190,8 @@ class TokenTrace:
         Whether this segment ends the sequence.
     traceparent : str
         W3C trace context of the engine's own spans of this sequence, to link to; empty when there is none.
+    exact : ExactDrift or None
+        Whole distributions of both kernels compared, where this kernel's scorer held both (offline only).
     """
 
     run_id: str
@@ -208,6 +212,7 @@ class TokenTrace:
     itl_s: NDArray[np.float32] | None = None
     final: bool = True
     traceparent: str = ""
+    exact: ExactDrift | None = None
 
     def __post_init__(self) -> None:
         """Check once, at the edge: columns are one-dimensional and aligned."""

@@ -9,6 +9,7 @@ from pair_factory import both, segments, top_k, trace
 
 from paritas.contracts.model import Compare
 from paritas.detectors.matching import join_segments, match, weights_lag
+from paritas.exact import ExactDrift
 from paritas.records import LogprobSemantics, PairReason, Sampling, Timings, TokenStatus
 
 RAW = Sampling(0.6, 1.0, semantics=LogprobSemantics.RAW)
@@ -202,6 +203,14 @@ def test_segments_that_do_not_join(kept):
 def test_segments_whose_last_is_not_final_do_not_join():
     parts = segments("inference", [2, 3])
     assert join_segments({p.start: replace(p, final=False) for p in parts}) is None
+
+
+def test_joined_comparisons_are_kept_only_if_all_parts_have_them():
+    first, last = segments("train", [2], 4)
+    drifts = [ExactDrift(*(np.full(2, v, np.float32) for v in (v, 0, 0, 0))) for v in (0.25, 0.5)]
+    joined = join_segments({0: replace(first, exact=drifts[0]), 2: replace(last, exact=drifts[1])})
+    assert joined.exact.tv.tolist() == [0.25, 0.25, 0.5, 0.5]
+    assert join_segments({0: replace(first, exact=drifts[0]), 2: last}).exact is None
 
 
 def test_joined_columns_keep_lists_only_if_all_have_them():

@@ -59,6 +59,12 @@ def sequence_tv(one, _clause, kept):
     return max(0.0, 1.0 - ratio(float(np.sum(one.log_ratio)), 0.0))
 
 
+def own_tv(one, _, kept):
+    estimate = [max(0.0, 1.0 - ratio(ell, 0.0)) for ell in tokens_of(one, kept, "log_ratio")]
+    exact = tokens_of(one, kept, "exact_tv")
+    return mean([e if math.isnan(x) else x for e, x in zip(estimate, exact, strict=True)])
+
+
 def own_bias(ell, c):
     if c.clip is None:
         return 1.0 - min(ratio(ell, 9.0), c.cap or 2.0)
@@ -75,7 +81,7 @@ def unknown(value):
 
 
 DIRECT = {
-    "tv": mean_of(lambda ell, c: max(0.0, 1.0 - ratio(ell, 0.0))),
+    "tv": own_tv,
     "tv_topk": lambda one, c, kept: min(mean(tokens_of(one, kept, "hybrid_tv")), 1.0),
     "logit_oscillation": mean_of(exceeds, "oscillation"),
     "argmax_flip_rate": mean_of(lambda v, c: v, "flip"),

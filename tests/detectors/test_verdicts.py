@@ -46,10 +46,7 @@ def counted(n, **counts):
 
 def with_top1(gains):
     """Return sequences whose top-1 gain has these values."""
-    columns = [
-        TopColumns(*(np.full(1, v) for v in (0.5, 0.5 + gain, np.nan, np.nan, np.nan, np.nan)))
-        for gain in gains
-    ]
+    columns = [TopColumns(*(np.full(1, v) for v in (0.5, 0.5 + gain, *(np.nan,) * 5))) for gain in gains]
     return [paired(pair([0.0], name=f"s{i}", top=top)) for i, top in enumerate(columns)]
 
 

@@ -4,7 +4,7 @@ Composition of collectors and detectors; the stages themselves live in those roo
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import IntEnum
 from itertools import chain
 from pathlib import Path
@@ -12,17 +12,17 @@ from pathlib import Path
 from paritas.collectors.accounting import Accounting
 from paritas.collectors.dumps import Problem, ReadOptions, read_dump, read_recorded
 from paritas.commands.jsonable import finite
-from paritas.contracts.model import Contract, Stage
+from paritas.contracts.model import Contract, Gate, Stage
 from paritas.detectors.evaluate import Change, Evaluator
 from paritas.detectors.explain import explain
 from paritas.detectors.pairing import Pairer
 from paritas.detectors.pairs import PairOutcome
 from paritas.detectors.rosetta import rosetta
 from paritas.detectors.verdicts import verdicts
-from paritas.records import Finding, PairReason, Role, State, TokenTrace, Verdict
+from paritas.records import Finding, PairReason, Reason, Role, State, TokenTrace, Verdict
 from paritas.tokens import TokenHasher
 
-__all__ = ["Exit", "Judgement", "judge", "judge_dump", "judge_recording"]
+__all__ = ["Exit", "Judgement", "gate_of", "judge", "judge_dump", "judge_recording"]
 
 # Tokens of a recording are hashed to be compared within this process and nowhere else.
 LOCAL_KEY = b"paritas-check-local"
@@ -98,12 +98,12 @@ SHOWN_PROBLEMS = 20
 
 
 def judge(contract: Contract, items: Iterable[TokenTrace | Problem]) -> Judgement:
-    """Judge traces, in any order, at the offline stage."""
+    """Judge traces, in any order, at the offline stage and by its gate, where the contract declares one."""
     reader = _Reader(contract)
     outcomes = list(reader.outcomes(items))
     evaluator = Evaluator(contract, stage=Stage.OFFLINE_CI, recover=False)
     reached = _observe(evaluator, outcomes)
-    found = verdicts(evaluator)
+    found = _gated(evaluator, gate_of(contract))
     pairs = [o.pair for o in outcomes if o.pair is not None]
     return Judgement(
         contract,
@@ -114,6 +114,29 @@ def judge(contract: Contract, items: Iterable[TokenTrace | Problem]) -> Judgemen
         rosetta(pairs),
         tuple(reader.problems),
         reached,
+    )
+
+
+def gate_of(contract: Contract) -> Gate:
+    """Return the declared gate ``offline_ci``, else one with the defaults."""
+    declared = (gate for gate in contract.promotion.gates if gate.stage is Stage.OFFLINE_CI)
+    return next(declared, Gate(Stage.OFFLINE_CI))
+
+
+def _gated(evaluator: Evaluator, gate: Gate) -> tuple[Verdict, ...]:
+    """Return the verdicts at the gate's level; nothing passes before the sequences it asks for."""
+    found = verdicts(evaluator, pass_alpha=gate.alpha)
+    if evaluator.reasons.get(PairReason.PAIRED, 0) >= gate.at_least_sequences:
+        return found
+    return tuple(_early(v, gate) if v.state is State.CONFORMING else v for v in found)
+
+
+def _early(verdict: Verdict, gate: Gate) -> Verdict:
+    return replace(
+        verdict,
+        state=State.UNDECIDED,
+        reason=Reason.NEEDS_MORE_UNITS,
+        needed_units=max(verdict.needed_units, gate.at_least_sequences),
     )
 
 

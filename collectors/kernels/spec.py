@@ -1,0 +1,123 @@
+"""From ``hf:DIR,dtype=bfloat16`` to a checked record; every mistake is one line with a hint."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from types import MappingProxyType
+
+from paritas.errors import UsageError
+from paritas.records import Role
+
+__all__ = ["KernelSpec", "parse_spec"]
+
+KINDS_HINT = "hf:DIR, vllm:URL or llamacpp:FILE, each with ,NAME=VALUE options"
+DTYPES = ("float32", "bfloat16", "float16")
+QUANTIZATIONS = ("fp8_e4m3", "int8", "int4")
+LAW = ("temperature", "top_p", "top_k", "min_p")
+
+# What each kind of kernel takes; a tuple is the closed list of values, None any text.
+Choices = Mapping[str, tuple[str, ...] | None]
+_HF: Choices = {"dtype": DTYPES, "attention": None, "quantization": QUANTIZATIONS, "device": None}
+OPTIONS: Mapping[tuple[Role, str], Choices] = MappingProxyType(
+    {
+        (Role.TRAIN, "hf"): {**_HF, **dict.fromkeys(LAW)},
+        (Role.INFERENCE, "hf"): {**_HF, "kv_cache": ("fp8_e4m3",)},
+        (Role.INFERENCE, "vllm"): {"model": None, "logprobs_mode": ("raw_logprobs", "processed_logprobs")},
+        (Role.INFERENCE, "llamacpp"): {"threads": None},
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSpec:
+    """Which kernel to open.
+
+    Attributes
+    ----------
+    role : Role
+        TRAIN or INFERENCE.
+    kind : str
+        ``hf``, ``vllm`` or ``llamacpp``.
+    target : str
+        Folder, address or file.
+    options : mapping of str to str
+        As written; names and closed values are checked, numbers are not.
+    """
+
+    role: Role
+    kind: str
+    target: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def flag(self) -> str:
+        """The option of the command line that it came from."""
+        return f"--{self.role.value}"
+
+    def number(self, name: str) -> float | None:
+        """Return an option as a number; None if it was not given.
+
+        Raises
+        ------
+        UsageError
+            It is no number.
+        """
+        text = self.options.get(name)
+        try:
+            return None if text is None else float(text)
+        except ValueError as error:
+            raise UsageError(f"{self.flag}: {name}={text} is no number") from error
+
+
+def parse_spec(text: str, role: Role) -> KernelSpec:
+    """Read a kernel's text.
+
+    Raises
+    ------
+    UsageError
+        Unknown kind, option or value.
+
+    Examples
+    --------
+    >>> spec = parse_spec("hf:models/policy,dtype=bfloat16", Role.TRAIN)
+    >>> spec.kind, spec.target, dict(spec.options)
+    ('hf', 'models/policy', {'dtype': 'bfloat16'})
+    """
+    head, *rest = text.split(",")
+    kind, colon, target = head.partition(":")
+    takes = OPTIONS.get((role, kind))
+    if takes is None or not colon:
+        raise _unknown_kind(text, kind, role)
+    if not target:
+        raise UsageError(f"--{role.value} {text}: names no kernel after {kind}:", hint=KINDS_HINT)
+    options = dict(_option(part, kind, role, takes) for part in rest)
+    if len(options) < len(rest):
+        raise UsageError(f"--{role.value} {text}: an option is given twice")
+    return KernelSpec(role, kind, target, options)
+
+
+def _unknown_kind(text: str, kind: str, role: Role) -> UsageError:
+    if (Role.INFERENCE, kind) in OPTIONS and ":" in text:
+        hint = "hf:DIR: only a kernel in this process scores tokens as a trainer does"
+        return UsageError(f"--{role.value} {text}: {kind} is for --inference", hint=hint)
+    return UsageError(f"--{role.value} {text}: no such kind of kernel", hint=KINDS_HINT)
+
+
+def _option(part: str, kind: str, role: Role, takes: Choices) -> tuple[str, str]:
+    name, equals, value = part.partition("=")
+    if not equals or not value:
+        hint = "options are NAME=VALUE, separated by commas; a path may hold no comma"
+        raise UsageError(f"--{role.value}: option {part!r} has no value", hint=hint)
+    if name not in takes:
+        raise UsageError(f"--{role.value}: {kind} takes no option {name!r}", hint=_near(name, takes))
+    allowed = takes[name]
+    if allowed is not None and value not in allowed:
+        hint = f"known are {', '.join(allowed)}"
+        raise UsageError(f"--{role.value}: unknown {name} {value!r}", hint=hint)
+    return name, value
+
+
+def _near(name: str, takes: Choices) -> str:
+    close = get_close_matches(name, takes, 1)
+    known = f"it takes {', '.join(takes)}"
+    return f"did you mean {close[0]!r}? {known}" if close else known

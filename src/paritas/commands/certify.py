@@ -1,0 +1,156 @@
+"""`paritas certify`: run both kernels over a prompt suite and judge them at the gate `offline_ci`."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paritas.errors import UsageError
+from paritas.records import Role, Sampling
+
+if TYPE_CHECKING:
+    from paritas.commands.certify_run import Plan
+    from paritas.contracts.model import Contract
+
+__all__ = ["register"]
+
+
+def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "certify",
+        help="run both kernels over a prompt suite and judge them, for CI",
+        description="Draws responses from the inference kernel with fixed seeds, scores the same tokens with the "
+        "training kernel, and judges both at the gate offline_ci. Two kernels of this machine give whole "
+        "distributions: exact total variation, oscillation and argmax flips. "
+        "Exit code: 0 all conforming, 1 violated, 3 undecided or no data, 64 usage or contract error.",
+        epilog="KERNEL is hf:DIR[,dtype=…][,attention=eager|sdpa|…][,quantization=…][,device=…]; for --train also "
+        ",temperature=… ,top_p=… ,top_k=… ,min_p=… (the law it scores under; the default is the sampling "
+        "temperature, never its truncation); for --inference also hf:…,kv_cache=fp8_e4m3, "
+        "vllm:URL[,model=NAME][,logprobs_mode=raw_logprobs|processed_logprobs] and llamacpp:FILE[,threads=N].",
+    )
+    parser.add_argument(
+        "contract", metavar="CONTRACT", help="a contract file, or the name of a shipped preset"
+    )
+    parser.add_argument("--train", metavar="KERNEL", required=True, help="hf:DIR")
+    parser.add_argument(
+        "--inference", metavar="KERNEL", required=True, help="hf:DIR, vllm:URL or llamacpp:FILE"
+    )
+    parser.add_argument(
+        "--prompts",
+        metavar="FILE",
+        type=Path,
+        help=".jsonl: objects with prompt, messages or prompt_token_ids, id and labels; .txt: one prompt a line "
+        "(default: the suite that the contract's gate offline_ci names)",
+    )
+    _add_drawing(parser)
+    _add_output(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_drawing(parser: argparse.ArgumentParser) -> None:
+    whole, share = _whole, _number
+    add = parser.add_argument
+    add(
+        "--samples", metavar="N", type=whole("a whole number from 1", 1), default=1, help="responses a prompt"
+    )
+    add(
+        "--max-tokens", metavar="N", type=whole("a whole number from 1", 1), default=128, help="of a response"
+    )
+    add("--seed", metavar="N", type=whole("a whole number from 0", 0), default=0, help="of the whole run")
+    add("--temperature", metavar="T", type=share("a number above 0", 0.0, 100.0, open_low=True), default=1.0)
+    add("--top-p", metavar="P", type=share("above 0 and at most 1", 0.0, 1.0, open_low=True), default=1.0)
+    add("--top-k", metavar="K", type=whole("a whole number from 0", 0), default=0, help="0: all tokens")
+    add("--min-p", metavar="P", type=share("from 0 to 1", 0.0, 1.0), default=0.0)
+    add(
+        "--top-logprobs",
+        metavar="K",
+        type=whole("a whole number from 1", 1),
+        default=20,
+        help="most likely tokens to record at each position (default: 20)",
+    )
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="write one JSON object instead of tables")
+    parser.add_argument(
+        "--junit", metavar="FILE", type=Path, help="write JUnit XML: a test case a clause and slice"
+    )
+    parser.add_argument(
+        "--out",
+        metavar="DIR",
+        type=Path,
+        help="keep serve.jsonl.gz and train.jsonl.gz, which `paritas check` reads, report.json and junit.xml",
+    )
+
+
+def _whole(says: str, least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not text.isascii() or not text.isdecimal() or not least <= int(text) < 1 << 31:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {says}")
+        return int(text)
+
+    return read
+
+
+def _number(says: str, low: float, high: float, *, open_low: bool = False) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if not low <= value <= high or (open_low and value == low):
+            raise argparse.ArgumentTypeError(f"{text!r} is not {says}")
+        return value
+
+    return read
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run, judge, show and keep; return the exit code of the judgement."""
+    from paritas.commands.certify_run import certify
+    from paritas.contracts.load import load_named
+
+    contract = load_named(arguments.contract)
+    found = certify(contract, _plan(contract, arguments), out=arguments.out)
+    if arguments.junit is not None:
+        _write(arguments.junit, found.junit())
+    if arguments.json:
+        sys.stdout.write(json.dumps(found.as_dict(), indent=2, allow_nan=False) + "\n")
+    else:
+        found.show()
+    return int(found.judgement.exit_code)
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _plan(contract: "Contract", arguments: argparse.Namespace) -> "Plan":
+    """Check everything that costs nothing before a model is loaded."""
+    from paritas.collectors.kernels import Suite, parse_spec, read_prompts
+    from paritas.commands.certify_run import Plan
+
+    train = parse_spec(arguments.train, Role.TRAIN)
+    inference = parse_spec(arguments.inference, Role.INFERENCE)
+    prompts = read_prompts(arguments.prompts or _declared_suite(contract))
+    drawn = Sampling(arguments.temperature, arguments.top_p, arguments.top_k, arguments.min_p)
+    suite = Suite(prompts, arguments.samples, arguments.max_tokens, arguments.seed)
+    return Plan(train, inference, suite, drawn, arguments.top_logprobs)
+
+
+def _declared_suite(contract: "Contract") -> Path:
+    """The suite the contract names, beside the contract's file."""
+    from paritas.commands.offline import gate_of
+
+    suite = gate_of(contract).suite
+    if not suite:
+        raise UsageError(
+            "no prompts", hint="give --prompts FILE, or a suite in the contract's gate offline_ci"
+        )
+    return Path(contract.file).parent / suite

@@ -1,0 +1,221 @@
+"""One certification: kernels opened, suite drawn and scored into a recording, recording judged.
+
+The judgement is made from the recording that was just written, so `paritas check` says the same.
+"""
+
+import contextlib
+import gzip
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from paritas.collectors.kernels import (
+    KernelSpec,
+    Suite,
+    asks_of,
+    open_sampler,
+    open_scorer,
+    run_suite,
+    scoring_law,
+)
+from paritas.collectors.kernels.divergence import Divergence
+from paritas.collectors.kernels.recording import inference_line, train_line
+from paritas.commands.jsonable import finite
+from paritas.commands.junit import junit_xml
+from paritas.commands.offline import Judgement, judge_recording
+from paritas.contracts.model import Contract
+from paritas.errors import UsageError
+from paritas.records import Sampling
+
+if TYPE_CHECKING:
+    from paritas.collectors.kernels import Answer, Ask, Sampler, Scored, Scorer
+
+__all__ = ["Certification", "Kernels", "Plan", "certify", "certify_pair"]
+
+SERVE, TRAIN = "serve.jsonl.gz", "train.jsonl.gz"
+LAW = ("temperature", "top_p", "top_k", "min_p")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to run.
+
+    Attributes
+    ----------
+    drawn : Sampling
+        How the inference kernel draws.
+    top_logprobs : int
+        Length of the recorded lists of most likely tokens.
+    """
+
+    train: KernelSpec
+    inference: KernelSpec
+    suite: Suite
+    drawn: Sampling
+    top_logprobs: int = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Certification:
+    """What a run found.
+
+    Attributes
+    ----------
+    laws : (Sampling, Sampling)
+        Drawn from, and scored under.
+    """
+
+    judgement: Judgement
+    plan: Plan
+    divergence: Divergence
+    kernels: "Kernels"
+    laws: tuple[Sampling, Sampling]
+
+    def as_dict(self) -> dict[str, object]:
+        """Everything `check` tells, and what was run."""
+        suite, (drawn, scored) = self.plan.suite, self.laws
+        sampler, scorer = self.kernels.sampler, self.kernels.scorer
+        ran = {
+            "kernels": {"inference": sampler.identity.fields(), "train": scorer.identity.fields()},
+            "laws": {"drawn": asdict(drawn), "scored": asdict(scored)},
+            "suite": {
+                "prompts": len(suite.prompts),
+                "samples": suite.samples,
+                "max_tokens": suite.max_tokens,
+                "seed": suite.seed,
+            },
+            "divergence": self.divergence.as_dict(),
+        }
+        return {**self.judgement.as_dict(), "certify": finite(ran)}
+
+    def junit(self) -> bytes:
+        """JUnit XML of the verdicts."""
+        return junit_xml(self.judgement)
+
+    def show(self) -> None:
+        """Write the tables of `check`, and one line with the divergence."""
+        from paritas.commands.report import number, show_judgement, wide_console
+
+        out = wide_console()
+        show_judgement(self.judgement, out)
+        told = {k: v for k, v in self.divergence.as_dict().items() if isinstance(v, float)}
+        out.print("\n[bold]divergence[/]  " + ", ".join(f"{name} {number(v)}" for name, v in told.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """The two that are compared, ready to be asked."""
+
+    sampler: "Sampler"
+    scorer: "Scorer"
+
+
+def certify(contract: Contract, plan: Plan, *, out: Path | None) -> Certification:
+    """Open the kernels of a plan, run it and judge what it recorded.
+
+    Raises
+    ------
+    UsageError
+        A kernel cannot be opened or asked, the kernels do not fit, or `out` cannot be written.
+    """
+    sampler = open_sampler(plan.inference, top_k=plan.top_logprobs)  # first: a server answers at once
+    scorer = open_scorer(plan.train, top_k=plan.top_logprobs)
+    return certify_pair(contract, plan, Kernels(sampler, scorer), out=out)
+
+
+def certify_pair(contract: Contract, plan: Plan, kernels: Kernels, *, out: Path | None) -> Certification:
+    """Run a plan with kernels that are open; raises as `certify`."""
+    drawn = kernels.sampler.law(plan.drawn)
+    scored = scoring_law(drawn, _changed(plan.train))
+    asks = asks_of(plan.suite, kernels.scorer)
+    with _folder(out) as folder:
+        answers = run_suite(kernels.sampler, kernels.scorer, asks, drawn=drawn, scored=scored)
+        divergence = _record(_shown(answers, asks), folder, kernels, (drawn, scored))
+        judgement = judge_recording(contract, folder / SERVE, folder / TRAIN)
+        found = Certification(judgement, plan, divergence, kernels, (drawn, scored))
+        if out is not None:
+            _keep(found, folder)
+    return found
+
+
+def _changed(spec: KernelSpec) -> Sampling:
+    """The parts of the scoring law that were given with the kernel."""
+    told = {name: spec.number(name) for name in LAW}
+    for name, value in told.items():
+        if value is not None and not (value > 0.0 or (value == 0.0 and name in ("top_k", "min_p"))):
+            raise UsageError(f"{spec.flag}: {name}={spec.options[name]} is out of range")
+    top_k = told["top_k"]
+    return Sampling(told["temperature"], told["top_p"], None if top_k is None else int(top_k), told["min_p"])
+
+
+@contextlib.contextmanager
+def _folder(out: Path | None) -> Iterator[Path]:
+    """Give the folder to record into; one that vanishes where none is to be kept."""
+    if out is None:
+        with TemporaryDirectory(prefix="paritas-certify-") as made:
+            yield Path(made)
+        return
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{out}: cannot be made: {error.strerror}") from error
+    yield out
+
+
+def _record(
+    pairs: Iterable[tuple["Answer", "Scored"]],
+    folder: Path,
+    kernels: Kernels,
+    laws: tuple[Sampling, Sampling],
+) -> Divergence:
+    """Write both files line by line; they get their names when they are complete."""
+    divergence = Divergence()
+    with _written(folder / SERVE) as serve, _written(folder / TRAIN) as train:
+        for answer, scored in pairs:
+            divergence.add(answer, scored)
+            _write(serve, inference_line(answer, kernels.sampler.identity, laws[0]))
+            _write(train, train_line(answer, scored, kernels.scorer.identity, laws[1]))
+    return divergence
+
+
+@contextlib.contextmanager
+def _written(path: Path) -> Iterator[gzip.GzipFile]:
+    beside = path.with_name(f".{path.name}.part")
+    try:
+        with gzip.GzipFile(beside, "wb", compresslevel=6, mtime=0) as file:
+            yield file
+        beside.replace(path)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _write(file: gzip.GzipFile, line: dict[str, object]) -> None:
+    file.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+
+
+def _shown(
+    pairs: Iterable[tuple["Answer", "Scored"]], asks: list["Ask"]
+) -> Iterator[tuple["Answer", "Scored"]]:
+    """Pass everything on and move a progress bar on standard error, if somebody looks at one."""
+    if not sys.stderr.isatty():
+        yield from pairs
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("responses"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield from progress.track(pairs, total=len(asks))
+
+
+def _keep(found: Certification, folder: Path) -> None:
+    """Write what is kept beside the recording."""
+    report = json.dumps(found.as_dict(), indent=2, allow_nan=False).encode() + b"\n"
+    for name, content in (("report.json", report), ("junit.xml", found.junit())):
+        (folder / name).write_bytes(content)

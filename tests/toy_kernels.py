@@ -1,0 +1,55 @@
+"""A tiny language model in numpy that stands in for real ones where the machinery around them is tested.
+
+Each token's logits depend on the token before it and on the position; a second model is the
+first one with noise, so that two of them are two kernels of one policy.
+"""
+
+import numpy as np
+
+from paritas.records import KernelIdentity, Role
+
+VOCABULARY = 48
+STOP = 0
+
+
+class ToyModel:
+    """Decoder and Forward at once.
+
+    Parameters
+    ----------
+    noise : float
+        Standard deviation of what is added to the logits, the same in each call.
+    """
+
+    vocabulary = VOCABULARY
+    context = 64
+    many = 4
+
+    def __init__(self, role=Role.INFERENCE, *, noise=0.0, stops=frozenset({STOP}), vocabulary=VOCABULARY):
+        rng = np.random.default_rng(5)
+        self.vocabulary = vocabulary
+        self.table = rng.normal(0.0, 2.0, (vocabulary, vocabulary))
+        self.table[:, STOP] -= 3.0
+        self.table += np.random.default_rng(6).normal(0.0, noise, self.table.shape) if noise else 0.0
+        self.stops = stops
+        self.identity = KernelIdentity(role, engine="toy", dtype="float32", extra={"kernel": "bigram"})
+        self.started = []
+
+    def encode(self, text, messages):
+        told = text or "".join(m["content"] for m in messages)
+        return np.array([1 + ord(letter) % (VOCABULARY - 1) for letter in told], np.int64)
+
+    def start(self, prompts):
+        self.started.append(prompts.shape)
+        return self._after(prompts[:, -1])
+
+    def step(self, tokens):
+        return self._after(tokens)
+
+    def response(self, prompt, tokens):
+        rows = self._after(np.concatenate([prompt[-1:], tokens[:-1]]))
+        for start in range(0, len(tokens), 5):
+            yield rows[start : start + 5]
+
+    def _after(self, tokens):
+        return self.table[tokens].astype(np.float32)
