@@ -45,6 +45,9 @@ class FlinkCluster:
         self._home = next((VENV / "lib").glob("python3.*/site-packages/pyflink"))
         self._processes = []
         self._started = 0
+        self._lock = threading.Lock()  # of the processes
+        self._stop = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, name="flink-keeper", daemon=True)
 
     @property
     def settings(self):
@@ -63,6 +66,7 @@ class FlinkCluster:
             for _ in range(2):
                 self.add_task_manager()
             self.wait_for_slots(2 * SLOTS)
+            self._keeper.start()
         except BaseException:
             self.close()
             raise
@@ -73,16 +77,35 @@ class FlinkCluster:
 
     def close(self):
         """End every process; twice is fine."""
+        self._stop.set()
+        if self._keeper.is_alive():
+            self._keeper.join()
         while self._processes:
             _kill(self._processes.pop())
 
+    def _keep(self):
+        """Replace a task manager that ended by itself, as every resource manager does.
+
+        PyFlink 2.2.0 now and then ends a healthy one while its tasks are cancelled ("Reference count must
+        not be negative"); without a replacement the job would wait for slots for ever.
+        """
+        while not CLOCK.wait(self._stop, timeout_s=0.5):
+            with self._lock:
+                ended = [process for process in self._processes[1:] if process.poll() is not None]
+                for process in ended:
+                    self._processes.remove(process)
+                    _kill(process)  # its Python workers
+                    self._start("taskmanager.sh")
+
     def add_task_manager(self):
         """Start one more task manager; returns its number."""
-        return self._start("taskmanager.sh")
+        with self._lock:
+            return self._start("taskmanager.sh")
 
     def kill_task_manager(self):
         """Kill the task manager that was started last, with its Python workers, as a lost machine does."""
-        _kill(self._processes.pop())
+        with self._lock:
+            _kill(self._processes.pop())
 
     def wait_for_slots(self, slots):
         """Return when so many slots are there."""
