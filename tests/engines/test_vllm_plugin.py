@@ -342,7 +342,7 @@ def test_healthy_bf16_is_quiet_and_stale_weights_are_found(small_model, prompts,
     assert violated  # sequences of other weights do not pair
     unnamed = [replace(trace, weights_version="") for trace in newer]
     violated, found = causes(inference, unnamed)
-    assert "token-tv" in violated
+    assert "mean-ratio" in violated
     assert found[0] == "stale_weights"
 
 
