@@ -25,10 +25,9 @@ from typing import Self
 
 from paritas.clock import Clock
 from paritas.collectors.emitter_courier import Courier
-from paritas.collectors.emitter_queue import EmitterDrop, EmitterReading, TraceQueue, size_of
+from paritas.collectors.emitter_queue import EmitterDrop, EmitterReading, Offered, TraceQueue, size_of
 from paritas.collectors.settings import EmitterLimits
 from paritas.otlp_http import OtlpClient, Target
-from paritas.records import TokenTrace
 
 __all__ = ["Emitter", "EmitterDrop", "EmitterReading"]
 
@@ -99,8 +98,8 @@ class Emitter:
     def __exit__(self, *_: object) -> None:
         self.close(timeout_s=self._limits.exit_s)
 
-    def emit(self, trace: TokenTrace) -> None:
-        """Offer a trace: constant time, no I/O, no exception; what becomes of it is counted."""
+    def emit(self, trace: Offered) -> None:
+        """Offer a trace, or a reading of a step or GPU: constant time, no I/O, no exception; what becomes of it is counted."""
         works = self._works
         if not self._is_enabled:
             works.queue.refuse(EmitterDrop.DISABLED)
@@ -115,7 +114,7 @@ class Emitter:
         if waiting_bytes >= self._limits.batch_bytes:
             works.courier.hurry.set()
 
-    def emit_many(self, traces: Iterable[TokenTrace]) -> None:
+    def emit_many(self, traces: Iterable[Offered]) -> None:
         """Offer several traces; an iterable that fails ends the call and is counted once."""
         try:
             for trace in traces:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from paritas.clock import Clock
-from paritas.collectors.emitter_queue import Batch, EmitterDrop, TraceQueue
+from paritas.collectors.emitter_queue import Batch, EmitterDrop, Offered, TraceQueue
 from paritas.collectors.settings import EmitterLimits
 from paritas.errors import RecordError, TransientError
 from paritas.otlp_http import OtlpClient
@@ -97,20 +97,18 @@ class Courier:
         for parcel in _parcels(self._encoded(batch.traces, trip), self._limits.batch_bytes):
             self._send(parcel, trip)
 
-    def _encoded(self, traces: Sequence[TokenTrace], trip: "_Trip") -> Iterator[tuple[int, bytes]]:
+    def _encoded(self, traces: Sequence[Offered], trip: "_Trip") -> Iterator[tuple[int, bytes]]:
         """Yield (owner, value) of every segment; what cannot be written is lost to that reason."""
-        from paritas.wire import encode  # protobuf is loaded by this thread, not by the host's import
-
         for owner, trace in enumerate(traces):
             try:
-                records = encode([trace], resource=self._resource)
+                values = _values(trace, self._resource)
             except RecordError:
                 trip.lost[owner] = EmitterDrop.ENCODE
                 continue
             except Exception:  # noqa: BLE001 -- a fault in one trace may not cost its neighbours
                 trip.lost[owner] = EmitterDrop.INTERNAL
                 continue
-            yield from ((owner, record.value) for record in records)
+            yield from ((owner, value) for value in values)
 
     def _send(self, parcel: _Parcel, trip: "_Trip") -> None:
         """Send until it is taken, refused, or too late."""
@@ -151,6 +149,16 @@ class Courier:
         self.hurry.set()
         self._queue.filled.set()
         self._client.abort()
+
+
+def _values(offered: Offered, resource: Mapping[str, str]) -> list[bytes]:
+    """Return the requests of one trace or reading; RecordError for what the wire format cannot hold."""
+    # Here, so that this thread loads protobuf and not the host's import.
+    from paritas.wire import encode, encode_reading
+
+    if isinstance(offered, TokenTrace):
+        return [record.value for record in encode([offered], resource=resource)]
+    return [encode_reading(offered, resource=resource).value]
 
 
 class _Trip:

@@ -1,4 +1,4 @@
-"""The bounded queue of an emitter, and its account: every trace is in exactly one place."""
+"""The bounded queue of an emitter, and its account: every trace and reading is in exactly one place."""
 
 import threading
 from collections import Counter, deque
@@ -6,22 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from paritas.records import TokenTrace
+from paritas.records import GpuSample, StepTime, TokenTrace
 
-__all__ = ["Batch", "EmitterDrop", "EmitterReading", "TraceQueue", "size_of"]
+__all__ = ["Batch", "EmitterDrop", "EmitterReading", "Offered", "TraceQueue", "size_of"]
+
+# What an emitter takes; the readings of steps and GPUs are few, and count as traces do.
+Offered = TokenTrace | StepTime | GpuSample
+READINGS = (StepTime, GpuSample)
 
 # What a trace costs beside its columns: the record, its texts, and its place in the queue.
 TRACE_BYTES = 512
 
 
 class EmitterDrop(StrEnum):
-    """Why a trace never reached the agent; the label of a counter."""
+    """Why a trace or reading never reached the agent; the label of a counter."""
 
     DISABLED = "disabled"  # PARITAS_ENABLED is off
     CLOSED = "closed"  # offered after the end, or still here when the time to close ran out
     QUEUE_TRACES = "queue_traces"  # so many wait already
     QUEUE_BYTES = "queue_bytes"  # they hold so many bytes already
-    INVALID = "invalid"  # what was offered is no trace
+    INVALID = "invalid"  # what was offered is no trace and no reading
     ENCODE = "encode"  # the wire format cannot hold it
     REFUSED = "refused"  # the agent will never take it
     GAVE_UP = "gave_up"  # no success for as long as is tried
@@ -35,12 +39,12 @@ class EmitterReading:
     Attributes
     ----------
     accepted : int
-        Traces that were offered.
+        Traces and readings that were offered.
     delivered : int
-        Traces that the agent has.
+        Those that the agent has.
     dropped : mapping of EmitterDrop to int
     queued : int
-        Traces that wait or are under way.
+        Those that wait or are under way.
     queued_bytes : int
     retries : int
         Requests that were sent again.
@@ -61,12 +65,12 @@ class EmitterReading:
 class Batch:
     """Traces under way; they count as queued until they are settled."""
 
-    traces: tuple[TokenTrace, ...]
+    traces: tuple[Offered, ...]
     size_bytes: int
 
 
-def size_of(trace: TokenTrace) -> int:
-    """Return the bytes a waiting trace holds.
+def size_of(trace: Offered) -> int:
+    """Return the bytes a waiting trace or reading holds.
 
     Examples
     --------
@@ -76,9 +80,13 @@ def size_of(trace: TokenTrace) -> int:
     ...                    np.zeros(8, np.uint64), np.zeros(8, np.uint8)))
     616
     """
+    if isinstance(trace, READINGS):
+        return TRACE_BYTES
     size = TRACE_BYTES + trace.logprob.nbytes + trace.token.nbytes + trace.status.nbytes
     if trace.itl_s is not None:
         size += trace.itl_s.nbytes
+    if trace.rank is not None:
+        size += trace.rank.nbytes
     if trace.top is not None:
         size += trace.top.token.nbytes + trace.top.logprob.nbytes
     return size
@@ -105,7 +113,7 @@ class TraceQueue:
     def __init__(self, *, limit_traces: int, limit_bytes: int, epoch_ns: int) -> None:
         self._limit_traces, self._limit_bytes, self._epoch_ns = limit_traces, limit_bytes, epoch_ns
         self._lock = threading.RLock()
-        self._waiting: deque[tuple[TokenTrace, int]] = deque()
+        self._waiting: deque[tuple[Offered, int]] = deque()
         self._under_way: list[Batch] = []
         self._queued = self._queued_bytes = 0
         self._accepted = self._delivered = self._retries = 0
@@ -115,7 +123,7 @@ class TraceQueue:
         self._is_open = True
         self.filled = threading.Event()
 
-    def put(self, trace: TokenTrace, size_bytes: int) -> int:
+    def put(self, trace: Offered, size_bytes: int) -> int:
         """Accept a trace; return the bytes that now wait, or 0 if it was dropped."""
         with self._lock:
             self._accepted += 1
@@ -144,7 +152,7 @@ class TraceQueue:
 
     def take(self, limit_bytes: int) -> Batch:
         """Return the oldest traces, at least one if any waits, of about `limit_bytes` at most."""
-        taken: list[TokenTrace] = []
+        taken: list[Offered] = []
         size = 0
         with self._lock:
             while self._waiting and (not taken or size + self._waiting[0][1] <= limit_bytes):

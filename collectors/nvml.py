@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self, TypeVar
 
+from paritas.records import GpuReading
+
 __all__ = ["GpuReading", "Gpus", "NoGpu", "Nvml"]
 
 T = TypeVar("T")
@@ -23,45 +25,6 @@ class NoGpu(StrEnum):
     NO_DRIVER = "no_driver"  # libnvidia-ml is not there, or the driver does not answer
     NO_DEVICE = "no_device"  # it answers and has no GPU
     CLOSED = "closed"
-
-
-@dataclass(frozen=True, slots=True)
-class GpuReading:
-    """One GPU at one moment; None is what this card or driver does not tell.
-
-    Attributes
-    ----------
-    uuid, name, driver : str
-    compute_capability : str
-        Such as ``9.0``.
-    mig, ecc : bool or None
-        Whether the card is partitioned; whether its memory corrects errors.
-    sm_clock_mhz, memory_clock_mhz, temperature_c : int or None
-    power_w : float or None
-    memory_used_bytes, memory_total_bytes : int or None
-    utilization : float or None
-        Share of the last sample period in which a kernel ran, 0 to 1.
-    throttled : int or None
-        Bit mask of reasons why clocks are held back.
-    ecc_uncorrected : int or None
-        Errors since the driver was loaded.
-    """
-
-    uuid: str
-    name: str
-    driver: str
-    compute_capability: str
-    mig: bool | None
-    ecc: bool | None
-    sm_clock_mhz: int | None
-    memory_clock_mhz: int | None
-    temperature_c: int | None
-    power_w: float | None
-    memory_used_bytes: int | None
-    memory_total_bytes: int | None
-    utilization: float | None
-    throttled: int | None
-    ecc_uncorrected: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@
 | ``PARITAS_TOP_K`` | most likely tokens that these are asked for | 0 |
 | ``PARITAS_ATTRIBUTES`` | ``slice=math,replica=a``: attributes of every trace | none |
 | ``PARITAS_WEIGHTS_VERSION`` | version of the weights, where the program tells none | not reported |
+| ``PARITAS_WEIGHTS_DIGEST`` | 1 or 0: whether a sample of the weights is digested for each version | 1 |
+| ``PARITAS_GPU_PERIOD_S`` | seconds from one reading of this machine's GPUs to the next; 0 reads none | 10 |
 | ``PARITAS_TOKEN_KEY_FILE`` | 16 to 64 secret bytes that name tokens | ``token.key`` in ``PARITAS_DATA``, if that is set |
 | ``PARITAS_TOKEN_SECRET`` | the same as a text | not used |
 | ``PARITAS_QUEUE_TRACES``, ``PARITAS_QUEUE_BYTES`` | most that waits in memory | 4096, 64 MiB |
@@ -87,6 +89,8 @@ class CollectorSettings:
     token_secret: str = field(repr=False)
     limits: EmitterLimits
     top_k: int = 0
+    weights_digest: bool = True
+    gpu_period_s: float = 10.0
 
 
 def settings_from(environ: Mapping[str, str]) -> CollectorSettings:
@@ -115,6 +119,8 @@ def settings_from(environ: Mapping[str, str]) -> CollectorSettings:
         token_secret=environ.get("PARITAS_TOKEN_SECRET", ""),
         limits=_limits(environ),
         top_k=_read(environ, "PARITAS_TOP_K", _few, 0),
+        weights_digest=_read(environ, "PARITAS_WEIGHTS_DIGEST", _flag, True),
+        gpu_period_s=_read(environ, "PARITAS_GPU_PERIOD_S", _period, 10.0),
     )
 
 
@@ -193,6 +199,13 @@ def _seconds(text: str) -> float:
     seconds = _number(text)
     if not 0.0 < seconds <= 3600.0:
         raise ValueError("write seconds above 0, at most 3600")
+    return seconds
+
+
+def _period(text: str) -> float:
+    seconds = _number(text)
+    if not 0.0 <= seconds <= 3600.0:
+        raise ValueError("write seconds from 0 to 3600")
     return seconds
 
 

@@ -6,7 +6,8 @@
     paritas.collectors.transformers.attach(trainer, names=lambda inputs: Names(...))
 
 For a training kernel that scores given text: distillation, evaluation of an engine's outputs, or a loop
-of one's own on `Trainer`.  The trainer's `compute_loss` is wrapped; its result stays what it was.
+of one's own on `Trainer`.  The trainer's `compute_loss` is wrapped; its result stays what it was.  Traces
+carry a digest of the weights, taken once a step (`PARITAS_WEIGHTS_DIGEST=0` takes none).
 """
 
 import os
@@ -89,5 +90,6 @@ class Attachment:
             self._kernel = trainer_kernel(self._trainer, os.environ)
         version = str(self._trainer.state.global_step)
         stamp = replace(self.collector.stamp, kernel=self._kernel, weights_version=version)
+        stamp = self.collector.weighed(stamp, model)
         named = self._names(inputs) if self._names else None
         self.collector.show(shown_of(labels, outputs["logits"]), named, stamp=stamp)

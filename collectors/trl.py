@@ -9,7 +9,9 @@
 Per-token tensors never reach TRL's callbacks, so three methods of this one trainer object are wrapped;
 what they return is what they returned.  The training side is ``old_per_token_logps`` where the trainer
 computes it (always with vLLM), else the log-probabilities of the loss at the weights that sampled.  The
-inference side is ``sampling_per_token_logps``: what vLLM or a `rollout_func` reported.
+inference side is ``sampling_per_token_logps``: what vLLM or a `rollout_func` reported.  A vLLM in this
+process whose own collector is installed leaves these requests to us, and tells which kernel and weights it
+saw; one in another process is better started with ``PARITAS_ENABLED=0``, as its names pair with nothing.
 """
 
 import importlib
@@ -19,11 +21,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from paritas.collectors.identity import Read, kernel_of, look, merged
+from paritas.collectors.telling import Telling
 from paritas.collectors.torch.backend import Tensor, pytorch, quietly
 from paritas.collectors.torch.capture import TorchCollector
 from paritas.collectors.torch.identity import trainer_kernel
 from paritas.collectors.torch.rollouts import Rollouts, show_rollouts
-from paritas.collectors.torch.traces import Names
+from paritas.collectors.torch.traces import Names, Stamp
 from paritas.errors import UsageError
 from paritas.records import KernelIdentity, LogprobSemantics, Role, Sampling
 
@@ -116,6 +119,7 @@ class Attachment:
         self._logps: Tensor | None = None
         self._wrapped: list[str] = []
         self._step: Any = None
+        self._told = Telling()
         self.read_kernels()
         self._wrap(GENERATE, self._generate)
         self._wrap(LOSS, self._loss)
@@ -149,18 +153,20 @@ class Attachment:
         self._inference = replace(base, kernel=_sampler(trainer), sampling=law)
 
     def _generate(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        batch = original(*args, **kwargs)
-        quietly(lambda: self._after_generation(batch))
+        if not self._trainer.model.training:
+            return original(*args, **kwargs)
+        with Telling().here() as telling:
+            batch = original(*args, **kwargs)
+        quietly(lambda: self._after_generation(batch, telling))
         return batch
 
-    def _after_generation(self, batch: dict[str, Any]) -> None:
+    def _after_generation(self, batch: dict[str, Any], telling: Telling) -> None:
         """Show what the batch holds already, and number its rows for the loss."""
-        if not self._trainer.model.training:
-            return
         rows = int(batch["completion_ids"].shape[0])
         number = self._generation.number + 1
         self._generation = _Generation(number, str(self._trainer.state.global_step), rows)
         self._shown.clear()
+        self._told = telling
         batch[NUMBER] = pytorch().tensor([[number, row] for row in range(rows)])
         self._show(rollouts_of(batch, self._names(range(rows))))
 
@@ -175,12 +181,10 @@ class Attachment:
 
     def _show(self, rollouts: Rollouts) -> None:
         version = self._generation.version
-        show_rollouts(
-            self.collector,
-            rollouts,
-            train=replace(self._train, weights_version=version),
-            inference=replace(self._inference, weights_version=version),
-        )
+        train = replace(self._train, weights_version=version)
+        inference = replace(_heard(self._inference, self._told), weights_version=version)
+        train = self.collector.weighed(train, self._trainer.model)
+        show_rollouts(self.collector, rollouts, train=train, inference=inference)
 
     def _scored(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
@@ -208,13 +212,22 @@ class Attachment:
 
     def step_begin(self) -> None:
         """Begin to time a step."""
-        self._step = self.collector.step().__enter__()
+        version = str(self._trainer.state.global_step)
+        self._step = self.collector.step(weights_version=version).__enter__()
 
     def step_end(self) -> None:
         """End it."""
         if self._step is not None:
             self._step.__exit__(None, None, None)
             self._step = None
+
+
+def _heard(stamp: Stamp, told: Telling) -> Stamp:
+    """Return the sampler's stamp with what its own collector saw in this process."""
+    if told.kernel is None:
+        return stamp
+    extra = {**stamp.kernel.extra, **told.kernel.extra}
+    return replace(stamp, kernel=replace(told.kernel, extra=extra), weights_digest=told.weights_digest)
 
 
 def _uses_vllm(trainer: Any) -> bool:

@@ -4,7 +4,7 @@
 
     with TorchCollector.from_environ(os.environ) as collector:
         for batch in batches:
-            with collector.step(weights_version=str(version)) as step:
+            with collector.step(weights_version=str(version), model=model) as step:
                 logits = model(batch.ids).logits
                 step.observe(batch.ids[:, 1:], logits=logits[:, :-1], mask=batch.mask[:, 1:],
                              names=Names(batch.uids))

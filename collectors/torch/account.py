@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from paritas.records import StepTime
+
 __all__ = ["CaptureAccount", "CaptureDrop", "CaptureReading"]
 
 
@@ -34,6 +36,8 @@ class CaptureReading:
         Steps whose duration is known.
     step_s : float, seconds
         Duration of the last of them, by CUDA events where CUDA is there; NaN before the first.
+    steps_lost : int
+        Steps whose duration never came to be known.
     """
 
     shown: int
@@ -42,6 +46,7 @@ class CaptureReading:
     dropped: Mapping[CaptureDrop, int]
     steps: int = 0
     step_s: float = float("nan")
+    steps_lost: int = 0
 
 
 class CaptureAccount:
@@ -49,7 +54,7 @@ class CaptureAccount:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._shown = self._emitted = self._steps = 0
+        self._shown = self._emitted = self._steps = self._steps_lost = 0
         self._step_s = float("nan")
         self._dropped: Counter[CaptureDrop] = Counter()
 
@@ -73,11 +78,16 @@ class CaptureAccount:
         self.show(1)
         self.drop(reason, 1)
 
-    def time(self, step_s: float) -> None:
+    def time(self, step: StepTime) -> None:
         """Keep the duration of a step."""
         with self._lock:
             self._steps += 1
-            self._step_s = step_s
+            self._step_s = step.host_s if step.device_s is None else step.device_s
+
+    def lose_steps(self, lost: int) -> None:
+        """Say how many steps were given up so far."""
+        with self._lock:
+            self._steps_lost = lost
 
     def read(self) -> CaptureReading:
         """One consistent look."""
@@ -91,4 +101,5 @@ class CaptureAccount:
                 dropped=dropped,
                 steps=self._steps,
                 step_s=self._step_s,
+                steps_lost=self._steps_lost,
             )

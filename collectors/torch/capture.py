@@ -9,10 +9,11 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 from paritas.clock import Clock, SystemClock
 from paritas.collectors.emitter import Emitter
+from paritas.collectors.gpu_watch import GpuWatch, watch_for
 from paritas.collectors.settings import hasher_of, settings_from
 from paritas.collectors.torch.account import CaptureAccount, CaptureDrop, CaptureReading
 from paritas.collectors.torch.backend import pytorch, quietly
@@ -21,13 +22,14 @@ from paritas.collectors.torch.shown import Shown
 from paritas.collectors.torch.step import Step
 from paritas.collectors.torch.timing import StepTimes
 from paritas.collectors.torch.traces import HostBatch, Names, Stamp, traces_of
-from paritas.records import KernelIdentity, LogprobSemantics, Role, Sampling, TokenTrace
+from paritas.collectors.torch.weighing import Weigher
+from paritas.records import KernelIdentity, LogprobSemantics, Role, Sampling, StepTime, TokenTrace
 from paritas.tokens import TokenHasher
 
 __all__ = ["CaptureDrop", "CaptureLimits", "CaptureReading", "Step", "TorchCollector"]
 
-# What a copied token takes: log-probability, id, two flags.
-BYTES_A_TOKEN = 4 + 8 + 2
+# What a copied token takes: log-probability, rank, id, two flags.
+BYTES_A_TOKEN = 4 + 4 + 8 + 2
 POLL_S = 0.005  # between two looks at copies that are under way, when closing
 TRAIN = KernelIdentity(Role.TRAIN)
 RAW = Sampling(semantics=LogprobSemantics.RAW)
@@ -43,10 +45,13 @@ class CaptureLimits:
         Most bytes of copies under way; a batch beyond is dropped and counted.
     close_s : float, seconds
         Longest wait for them at the end.
+    weighs : bool
+        Whether `step` and the integrations digest a sample of the weights, once a version.
     """
 
     pending_bytes: int = 256 << 20
     close_s: float = 2.0
+    weighs: bool = True
 
 
 USUAL = CaptureLimits()
@@ -80,6 +85,8 @@ class TorchCollector:
         What all traces of this process share; `step` adds the weights.  Where `sampling` says
         ``temperature_only``, logits are divided by its temperature; logits are else taken as they are.
     limits : CaptureLimits
+    gpus : GpuWatch or None
+        Started here and closed with the collector.
     """
 
     def __init__(
@@ -90,11 +97,16 @@ class TorchCollector:
         hasher: TokenHasher | None,
         stamp: Stamp,
         limits: CaptureLimits = USUAL,
+        gpus: GpuWatch | None = None,
     ) -> None:
         self._emitter, self._clock, self._hasher = emitter, clock, hasher
         self._stamp, self._limits = stamp, limits
         self._under_way: deque[_UnderWay] = deque()
         self._copies, self._times, self._account = Copies(), StepTimes(clock), CaptureAccount()
+        self._weigher = Weigher(self._copies) if limits.weighs and hasher is not None else None
+        self._gpus = gpus
+        if gpus is not None:
+            gpus.start()
         self._is_closed = False
         self._unnamed = 0
 
@@ -127,7 +139,11 @@ class TorchCollector:
             sampling=sampling,
             attributes=told.attributes,
         )
-        return cls(emitter, clock=clock, hasher=hasher, stamp=stamp)
+        limits, gpus = (
+            CaptureLimits(weighs=told.weights_digest),
+            watch_for(emitter, told, environ, clock=clock),
+        )
+        return cls(emitter, clock=clock, hasher=hasher, stamp=stamp, limits=limits, gpus=gpus)
 
     @property
     def stamp(self) -> Stamp:
@@ -144,14 +160,31 @@ class TorchCollector:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def step(self, *, weights_version: str = "", weights_digest: str = "") -> "Step":
-        """Begin a step: ``with collector.step(weights_version="12") as step: step.observe(…)``."""
+    def step(self, *, weights_version: str = "", weights_digest: str = "", model: Any = None) -> "Step":
+        """Begin a step: ``with collector.step(weights_version="12", model=model) as step: step.observe(…)``.
+
+        Parameters
+        ----------
+        weights_version, weights_digest : str
+        model : torch.nn.Module or None
+            Whose weights these are: where no digest is given, one is taken for each new version.
+        """
         stamp = replace(
             self._stamp,
             weights_version=weights_version or self._stamp.weights_version,
             weights_digest=weights_digest or self._stamp.weights_digest,
         )
-        return Step(self, stamp, self._times)
+        return Step(self, self.weighed(stamp, model), self._times)
+
+    def weighed(self, stamp: Stamp, model: Any) -> Stamp:
+        """Return the stamp with the digest of what the model holds now, taken once for each version.
+
+        Nothing raises and the device is not waited for.  Weights without a version have no digest:
+        nobody could say when to take the next.
+        """
+        if self._weigher is None or model is None or stamp.weights_digest or not stamp.weights_version:
+            return stamp
+        return replace(stamp, weighed=self._weigher.weigh(model, stamp.weights_version))
 
     def show(self, shown: Shown, names: Names | None = None, *, stamp: Stamp | None = None) -> None:
         """Take a batch: no wait, no exception; what becomes of it is counted.
@@ -213,8 +246,14 @@ class TorchCollector:
         except Exception:  # noqa: BLE001 -- the same edge: a broken device breaks the step by itself
             lost, self._under_way = self._under_way, deque()
             self._account.drop(CaptureDrop.FAULT, sum(batch.rows for batch in lost))
-        for step_s in quietly(self._times.take) or ():
-            self._account.time(step_s)
+        self._emit_steps(quietly(self._times.take) or [])
+
+    def _emit_steps(self, steps: list[StepTime]) -> None:
+        for step in steps:
+            self._account.time(step)
+        self._account.lose_steps(self._times.lost)
+        if steps and self._hasher is not None:
+            self._emitter.emit_many(steps)
 
     def _emit(self, batch: _UnderWay) -> None:
         try:
@@ -232,7 +271,8 @@ class TorchCollector:
         if self._hasher is None:  # without one nothing is taken, see `_refusal`
             return []
         host = HostBatch(**batch.copies.arrays())  # type: ignore[arg-type] # `Shown.columns` made the types
-        return traces_of(host, batch.names, batch.stamp, hasher=self._hasher, event_ns=batch.event_ns)
+        stamp = batch.stamp.settled()
+        return traces_of(host, batch.names, stamp, hasher=self._hasher, event_ns=batch.event_ns)
 
     def read(self) -> CaptureReading:
         """What became of everything shown so far; `Emitter.read` says what came after."""
@@ -262,4 +302,6 @@ class TorchCollector:
         self._wait()
         lost, self._under_way = self._under_way, deque()
         self._account.drop(CaptureDrop.CLOSED, sum(batch.rows for batch in lost))
+        if self._gpus is not None:
+            self._gpus.close()
         self._emitter.close(timeout_s=self._emitter.exit_s)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from paritas.collectors.torch.backend import Tensor, pytorch
-from paritas.collectors.torch.rows import score_rows
+from paritas.collectors.torch.rows import RowScores, is_rank_free, score_rows
 from paritas.records import LogprobSemantics, Sampling
 
 __all__ = ["Shown"]
@@ -41,7 +41,7 @@ class Shown:
         return self.logits is None or tuple(self.logits.shape[:-1]) == tuple(self.tokens.shape)
 
     def columns(self, sampling: Sampling) -> dict[str, Tensor]:
-        """Return ``token``, ``mask``, ``loss_mask`` where there is one, and ``logprob``, on their device."""
+        """Return ``token``, ``mask`` and ``logprob``, ``loss_mask`` and ``rank`` where there are any, on their device."""
         torch = pytorch()
         with torch.no_grad():
             token = self.tokens.detach().long()
@@ -49,19 +49,23 @@ class Shown:
             columns = {"token": token, "mask": mask}
             if self.loss_mask is not None:
                 columns["loss_mask"] = self._flag(self.loss_mask)
-            columns["logprob"] = self._logprob(columns, sampling)
+            scores = self._scores(columns, sampling)
+            columns["logprob"] = scores.logprob
+            if scores.rank is not None:
+                columns["rank"] = scores.rank
         return columns
 
     def _flag(self, mask: Tensor) -> Tensor:
         return (mask.detach() != 0).to(self.tokens.device, non_blocking=True)
 
-    def _logprob(self, columns: dict[str, Tensor], sampling: Sampling) -> Tensor:
+    def _scores(self, columns: dict[str, Tensor], sampling: Sampling) -> RowScores:
         if self.logprobs is not None:
-            return self.logprobs.detach().float()
+            return RowScores(self.logprobs.detach().float(), None)
         counted = columns["mask"] & columns.get("loss_mask", columns["mask"])
         # What does not count is not scored: its row of logits need not be read.
         wanted = columns["token"].masked_fill(~counted, -1)
-        return score_rows(self.logits, wanted, temperature=_temperature(sampling)).logprob
+        divisor, with_rank = _temperature(sampling), is_rank_free(self.logits)
+        return score_rows(self.logits, wanted, temperature=divisor, with_rank=with_rank)
 
 
 def _temperature(sampling: Sampling) -> float:

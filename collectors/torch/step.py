@@ -4,7 +4,7 @@ from typing import Protocol, Self
 
 from paritas.collectors.torch.backend import Tensor, quietly
 from paritas.collectors.torch.shown import Shown
-from paritas.collectors.torch.timing import StepTimes
+from paritas.collectors.torch.timing import Mark, StepTimes, Timed
 from paritas.collectors.torch.traces import Names, Stamp
 
 __all__ = ["Stage", "Step"]
@@ -27,7 +27,7 @@ class Step:
 
     def __init__(self, stage: Stage, stamp: Stamp, times: StepTimes) -> None:
         self._stage, self._stamp, self._times = stage, stamp, times
-        self._began: object = None
+        self._began: Mark | None = None
 
     def __enter__(self) -> Self:
         self._began = quietly(self._times.mark)
@@ -35,7 +35,9 @@ class Step:
 
     def __exit__(self, *_: object) -> None:
         if self._began is not None:
-            quietly(lambda: self._times.end(self._began))
+            began, stamp = self._began, self._stamp
+            timed = Timed(stamp.run_id, stamp.weights_version, stamp.attributes)
+            quietly(lambda: self._times.end(began, timed))
         self._stage.drain()
 
     def observe(

@@ -1,7 +1,8 @@
 """Host arrays of a batch become training traces: the pure last step of the capture."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from paritas.records import KernelIdentity, Role, Sampling, TokenTrace
 from paritas.tokens import TokenHasher, as_logged, classify
 
-__all__ = ["HostBatch", "Names", "Stamp", "extents", "traces_of"]
+__all__ = ["HostBatch", "Names", "Stamp", "Weighed", "extents", "traces_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,20 @@ def _unread() -> KernelIdentity:
     return KernelIdentity(Role.TRAIN)
 
 
+class Weighed(Protocol):
+    """A digest of weights that is on its way from the device."""
+
+    def text(self) -> str:
+        """Return the digest; empty where it is not known, or not yet."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What all traces of a step share; the fields are those of `paritas.records.TokenTrace`."""
+    """What all traces of a step share; the fields are those of `paritas.records.TokenTrace`.
+
+    `weighed` tells the digest later, where `weights_digest` tells none.
+    """
 
     run_id: str
     kernel: KernelIdentity = field(default_factory=_unread)
@@ -42,6 +54,13 @@ class Stamp:
     weights_digest: str = ""
     sampling: Sampling = Sampling()
     attributes: Mapping[str, str] = field(default_factory=dict)
+    weighed: Weighed | None = None
+
+    def settled(self) -> "Stamp":
+        """Return the stamp with the digest that has arrived, asked for once a batch."""
+        if self.weighed is None:
+            return self
+        return replace(self, weights_digest=self.weights_digest or self.weighed.text(), weighed=None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,12 +77,15 @@ class HostBatch:
         is padding or prompt, whichever side it is on.
     loss_mask : shape (b, t), bool, or None
         True where a token enters the loss; None when all of the response does.
+    rank : shape (b, t), int32, or None
+        As of `RowScores`; 0 where a token was not scored.
     """
 
     logprob: NDArray[np.float32]
     token: NDArray[np.int64]
     mask: NDArray[np.bool_]
     loss_mask: NDArray[np.bool_] | None = None
+    rank: NDArray[np.int32] | None = None
 
 
 def traces_of(
@@ -91,7 +113,8 @@ def traces_of(
     status = classify(logprob, missing=batch.token < 0, masked=~inside)
     spans = extents(batch.mask)
     token = hasher.hash(np.where(_within(spans, batch.mask.shape[1]), batch.token, -1))
-    columns = Columns(as_logged(logprob), token, status)
+    rank = None if batch.rank is None else batch.rank.astype(np.uint32)
+    columns = Columns(as_logged(logprob), token, status, rank)
     return [
         _trace(names, stamp, row, columns.cut(row, first, end), event_ns)
         for row, (first, end) in enumerate(spans)
@@ -106,11 +129,13 @@ class Columns:
     logprob: NDArray[np.float32]
     token: NDArray[np.uint64]
     status: NDArray[np.uint8]
+    rank: NDArray[np.uint32] | None = None
 
     def cut(self, row: int, first: int, end: int) -> "Columns":
         """Return the columns of one response, copied: what waits holds no padding."""
         here = (row, slice(first, end))
-        return Columns(self.logprob[here].copy(), self.token[here].copy(), self.status[here].copy())
+        rank = None if self.rank is None else self.rank[here].copy()
+        return Columns(self.logprob[here].copy(), self.token[here].copy(), self.status[here].copy(), rank)
 
 
 def _check(batch: HostBatch, names: Names) -> None:
@@ -158,4 +183,5 @@ def _trace(names: Names, stamp: Stamp, row: int, columns: Columns, event_ns: int
         sampling=stamp.sampling,
         attributes=stamp.attributes,
         event_ns=event_ns,
+        rank=columns.rank,
     )

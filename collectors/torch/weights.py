@@ -5,7 +5,7 @@ elements from a GPU waits for the device, which the capture of a step never does
 """
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +19,10 @@ from paritas.collectors.weights.fused import Block, gate_up_pieces, qkv_pieces
 from paritas.collectors.weights.naming import canonical_name
 from paritas.collectors.weights.sampling import Indices, Piece, SamplePlan, bf16_bits, sample
 
-__all__ = ["block_of", "model_pieces", "named_blocks", "weights_digest"]
+__all__ = ["block_of", "local_of", "model_pieces", "named_blocks", "text_config", "weights_digest"]
 
 USUAL = SamplePlan()
+Reader = Callable[[Tensor], Callable[[Indices], NDArray[np.uint16]]]
 
 
 def weights_digest(model: Any, *, plan: SamplePlan = USUAL) -> Digest:
@@ -49,8 +50,15 @@ def text_config(config: Any) -> Any:
     return getattr(config, "text_config", None) or config
 
 
-def model_pieces(model: Any) -> list[Piece] | Unknown:
-    """Return what this process holds, in the checkpoint's names, or why that cannot be told."""
+def model_pieces(model: Any, *, reader: Reader | None = None) -> list[Piece] | Unknown:
+    """Return what this process holds, in the checkpoint's names, or why that cannot be told.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+    reader : callable or None
+        Makes, from a stored tensor, what reads its elements; None reads them at once.
+    """
     config = text_config(unwrapped(model).config)
     pieces: list[Piece] = []
     for name, parameter in model.named_parameters():
@@ -60,14 +68,14 @@ def model_pieces(model: Any) -> list[Piece] | Unknown:
             return Unknown.LAYOUT
         known = canonical_name(name)
         if known:
-            parts = _pieces(known, parameter, config)
+            parts = _pieces(known, parameter, config, reader or _Elements)
             if isinstance(parts, Unknown):
                 return parts
             pieces += parts
     return pieces
 
 
-def _pieces(name: str, parameter: Tensor, config: Any) -> list[Piece] | Unknown:
+def _pieces(name: str, parameter: Tensor, config: Any, reader: Reader) -> list[Piece] | Unknown:
     torch = pytorch()
     if parameter.dtype not in (torch.float32, torch.bfloat16):
         return Unknown.DTYPE
@@ -76,12 +84,17 @@ def _pieces(name: str, parameter: Tensor, config: Any) -> list[Piece] | Unknown:
     whole, local = tuple(parameter.shape), parameter
     offset: tuple[int, ...] = (0,) * len(whole)
     if hasattr(parameter, "placements"):
-        local = parameter.to_local()
+        local = local_of(parameter)
         offset = _offset(parameter)
-    read = block_of(local).read
+    read = reader(parameter)
     if ".qkv_proj." in name or ".gate_up_proj." in name:
         return _fused(name, Block(whole, read), config) if offset == (0,) * len(whole) else Unknown.LAYOUT
     return [Piece(name, whole, offset, tuple(local.shape), read)]
+
+
+def local_of(parameter: Tensor) -> Tensor:
+    """Return what this rank holds of a parameter."""
+    return parameter.to_local() if hasattr(parameter, "placements") else parameter
 
 
 def _offset(parameter: Tensor) -> tuple[int, ...]:
@@ -119,8 +132,9 @@ class _Elements:
     def __call__(self, indices: Indices) -> NDArray[np.uint16]:
         torch = pytorch()
         with torch.no_grad():
-            at = tuple(torch.as_tensor(index, device=self.tensor.device) for index in indices)
-            return bf16_bits(self.tensor.detach()[at].float().cpu().numpy())
+            tensor = local_of(self.tensor.detach())
+            at = tuple(torch.as_tensor(index, device=tensor.device) for index in indices)
+            return bf16_bits(tensor[at].float().cpu().numpy())
 
 
 def named_blocks(model: Any, *, tp: int = 1, tp_rank: int = 0) -> Iterator[tuple[str, Block]]:

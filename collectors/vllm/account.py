@@ -26,6 +26,7 @@ class Unobserved(StrEnum):
         "speculative"  # this version computes no log-probabilities there unless asked, or wrong ones
     )
     STREAMED_INPUT = "streamed_input"  # its prompt is still growing
+    TRAINER = "trainer"  # a trainer in this process tells both kernels' numbers itself
     STOPPED = "stopped"  # we have switched ourselves off
 
 

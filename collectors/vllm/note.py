@@ -54,6 +54,7 @@ class Note:
         "logprob",
         "may_stop",
         "named",
+        "rank",
         "source",
         "stamps",
         "traceparent",
@@ -76,6 +77,7 @@ class Note:
         self.source: Source | None = None
         self.began_s = 0.0
         self.ids, self.named, self.logprob = array("q"), array("q"), array("f")
+        self.rank = array("q")  # one a token; 0 where none was told
         self.stamps, self.counts = array("d"), array("q")
 
     def take(self, output: Any, stamp: float) -> None:
@@ -86,10 +88,11 @@ class Note:
         ids, lists = output.new_token_ids, output.new_logprobs
         if lists is not None and self.width == 1 and len(ids) == 1 and len(lists[1]) == 1:
             # Nearly every step of nearly every sequence; a neighbour may have asked for more columns.
-            token, logprob = _first(lists[0]), _first(lists[1])
+            token, logprob, rank = _first(lists[0]), _first(lists[1]), _first_rank(lists[2])
             self.ids.append(ids[0])
             self.named.append(token)
             self.logprob.append(logprob)
+            self.rank.append(rank)
         elif ids:
             self._take_rows(ids, lists)
         else:
@@ -106,6 +109,11 @@ class Note:
         rows, columns = min(len(ids), logprob.shape[0]), min(self.width, logprob.shape[1])
         self.is_short |= rows < len(ids)
         named[:rows, :columns], values[:rows, :columns] = token[:rows, :columns], logprob[:rows, :columns]
+        ranks = np.zeros(len(ids), np.int64)
+        if rows and lists[2] is not None:
+            told = np.asarray(lists[2]).reshape(-1)[:rows]
+            ranks[: told.size] = told
+        self.rank.frombytes(ranks.tobytes())
         self.ids.extend(ids)
         self.named.frombytes(named.tobytes())
         self.logprob.frombytes(values.tobytes())
@@ -116,6 +124,12 @@ class Note:
         return np.frombuffer(self.named, np.int64).reshape(shape), np.frombuffer(
             self.logprob, np.float32
         ).reshape(shape)
+
+
+def _first_rank(ranks: Any) -> int:
+    if ranks is None:
+        return 0
+    return int(ranks[0]) if isinstance(ranks, list) else int(ranks.item(0))
 
 
 def _first(rows: Any) -> Any:

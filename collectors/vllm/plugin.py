@@ -9,6 +9,9 @@ in a worker's process a method is added that describes the weights it holds.
 | ``PARITAS_SHARE`` | share of the sequences that ask for no log-probabilities (0.05) |
 | ``PARITAS_TOP_K`` | most likely tokens asked for with them (0) |
 | ``PARITAS_WEIGHTS_VERSION`` | version of the weights the engine starts with, until they change |
+| ``PARITAS_WEIGHTS_DIGEST`` | 0: the workers are not asked for a sample of their weights |
+
+What a trainer in this process samples and tells itself (`paritas.collectors.telling`) is left to it.
 """
 
 import atexit
@@ -25,6 +28,7 @@ from typing import Any
 
 from paritas.clock import Clock, SystemClock
 from paritas.collectors.emitter import Emitter, EmitterReading
+from paritas.collectors.gpu_watch import GpuWatch, watch_for
 from paritas.collectors.openai.naming import names_of, traceparent_of
 from paritas.collectors.settings import CollectorSettings, hasher_of, settings_from
 from paritas.collectors.vllm.account import Account, Fault, VllmReading
@@ -80,6 +84,7 @@ class Plugin:
         )
         self.account = Account()
         self._emitter: Emitter | None = None
+        self._gpus: GpuWatch | None = None
         self._lock = threading.Lock()
         self._asking: ContextVar[Headers] = ContextVar("paritas_headers", default=NO_HEADERS)
 
@@ -97,7 +102,8 @@ class Plugin:
         """Watch an engine that was just made; one that we do not understand is left alone."""
         try:
             watch = self._watch(engine)
-            Weighing(engine, watch, self.account, os.environ).attach()
+            weighs = self._settings.weights_digest
+            Weighing(engine, watch, self.account, os.environ, weighs=weighs).attach()
             watch.attach()
         except Exception as error:  # noqa: BLE001 -- the engine is made, and works
             self.account.fault(Fault.KERNEL, error)
@@ -124,6 +130,9 @@ class Plugin:
                 self._emitter = Emitter(
                     self._settings.agent, clock=self._clock, limits=self._settings.limits, resource=resource
                 )
+                self._gpus = watch_for(self._emitter, self._settings, os.environ, clock=self._clock)
+                if self._gpus is not None:
+                    self._gpus.start()
             return self._emitter
 
     def read(self) -> tuple[VllmReading, EmitterReading | None]:
@@ -132,6 +141,8 @@ class Plugin:
 
     def close(self, *, timeout_s: float) -> None:
         """Hand over what waits for at most so long; what ends later is dropped and counted."""
+        if self._gpus is not None:
+            self._gpus.close()
         if self._emitter is not None:
             self._emitter.close(timeout_s=timeout_s)
 
@@ -181,13 +192,13 @@ def farewell_of(told: VllmReading, sent: EmitterReading) -> str:
     >>> from paritas.collectors.emitter import EmitterReading
     >>> told = VllmReading(2, 1, 2, {}, {}, {}, is_stopped=False)
     >>> farewell_of(told, EmitterReading(2, 2, {}, 0, 0, 0, 0))
-    '2 sequences observed (1 asked for by us), 2 ended: 2 traces delivered, 0 dropped (none); faults: none'
+    '2 sequences observed (1 asked for by us), 2 ended: 2 records delivered, 0 dropped (none); faults: none'
     """
     dropped = ", ".join(f"{count} {reason}" for reason, count in sorted(sent.dropped.items()))
     faults = ", ".join(f"{count} {where}" for where, count in sorted(told.faults.items()))
     return (
         f"{told.begun} sequences observed ({told.injected} asked for by us), {told.ended} ended: "
-        f"{sent.delivered} traces delivered, {sum(sent.dropped.values())} dropped ({dropped or 'none'}); "
+        f"{sent.delivered} records delivered, {sum(sent.dropped.values())} dropped ({dropped or 'none'}); "
         f"faults: {faults or 'none'}"
     )
 

@@ -71,8 +71,16 @@ def trace_of(note: Note, ended: Ended, source: Source) -> tuple[TokenTrace, Coun
         timings=ended.timings,
         itl_s=itl_of(note.stamps, note.counts, ended.kept),
         traceparent=note.traceparent,
+        rank=_rank(note, missing),
     )
     return trace, doubts
+
+
+def _rank(note: Note, missing: NDArray[np.bool_]) -> NDArray[np.uint32] | None:
+    """Ranks as the engine counted them, 0 for a token of which nothing was told; None for none at all."""
+    told = np.frombuffer(note.rank, np.int64)[: missing.size].clip(0, 2**32 - 1)
+    ranks = np.where(missing, 0, told).astype(np.uint32)
+    return ranks if ranks.any() else None
 
 
 def _doubt(

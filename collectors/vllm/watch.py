@@ -20,6 +20,7 @@ from paritas.clock import Clock
 from paritas.collectors.emitter import Emitter
 from paritas.collectors.openai.engines import EngineFacts
 from paritas.collectors.openai.naming import Names
+from paritas.collectors.telling import teller
 from paritas.collectors.vllm.account import Account, Fault, Unobserved
 from paritas.collectors.vllm.asking import Asked, Declared, asked_of, identity_of, names_in
 from paritas.collectors.vllm.note import Note, Source
@@ -125,6 +126,9 @@ class Watch:
     def _why_not(self, request: Any) -> Unobserved | None:
         if self._account.is_stopped:
             return Unobserved.STOPPED
+        if (telling := teller()) is not None:
+            telling.hear(self._source.kernel, self._source.weights_digest)
+            return Unobserved.TRAINER
         return Unobserved.STREAMED_INPUT if getattr(request, "resumable", False) else None
 
     def _note(self, request: Any, state: Any) -> tuple[Note, Asked]:

@@ -33,15 +33,19 @@ class Weighing:
     watch : Watch
     account : Account
     environ : mapping
+    weighs : bool
+        False: the workers are asked for their kernel alone.
     """
 
-    def __init__(self, engine: Any, watch: Watch, account: Account, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, engine: Any, watch: Watch, account: Account, environ: Mapping[str, str], *, weighs: bool = True
+    ) -> None:
         self._engine, self._watch, self._account = weakref.ref(engine), watch, account
-        self._environ = environ
+        self._environ, self._asked = environ, (TIMEOUT_S, (weighs,))
         self._is_stale = True
         self._task: asyncio.Task[None] | None = None
         # In this process a program may load weights past every call that we see.
-        self._is_inside = hasattr(engine.engine_core, "engine_core")
+        self._is_inside = weighs and hasattr(engine.engine_core, "engine_core")
 
     def attach(self) -> None:
         """Hear of changes; ask before the first request."""
@@ -92,13 +96,13 @@ class Weighing:
                 self._task = asyncio.get_running_loop().create_task(self._ask_later(engine.engine_core))
             elif is_idle:
                 self._is_stale = False
-                self._know(engine.engine_core.collective_rpc(METHOD, TIMEOUT_S))
+                self._know(engine.engine_core.collective_rpc(METHOD, *self._asked))
         except Exception as error:  # noqa: BLE001 -- weights are then not reported
             self._account.fault(Fault.WEIGHTS, error)
 
     async def _ask_later(self, core: Any) -> None:
         try:
-            self._know(await core.collective_rpc_async(METHOD, TIMEOUT_S))
+            self._know(await core.collective_rpc_async(METHOD, *self._asked))
         except Exception as error:  # noqa: BLE001 -- the same
             self._account.fault(Fault.WEIGHTS, error)
 

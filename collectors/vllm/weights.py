@@ -53,15 +53,16 @@ def is_change(method: Any) -> bool:
     return not (isinstance(method, str) and method in HARMLESS)
 
 
-def answer_of(worker: Any) -> dict[str, Any]:
+def answer_of(worker: Any, weighs: bool = True) -> dict[str, Any]:
     """Describe this worker, in its own process: plain values that every transport takes; never raises.
 
-    Reading some thousand elements from a GPU waits for what it computes, milliseconds.
+    Reading some thousand elements from a GPU waits for what it computes, milliseconds; without `weighs`
+    none is read.
     """
     told: dict[str, Any] = {"kernel": {}, "unknown": Unknown.LAYOUT.value}
     try:
         told["kernel"] = read_worker(worker)
-        told |= _sample_of(worker)
+        told |= _sample_of(worker) if weighs else {"unknown": Unknown.NOTHING.value}
     except Exception as error:  # noqa: BLE001 -- an engine's worker: unknown is an answer
         told["reason"] = f"{type(error).__name__}: {error}"[:200]
     return told

@@ -95,7 +95,6 @@ class Sampler:
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine in this process: weights need no transport
             "VLLM_CPU_KVCACHE_SPACE": "1",
             "VLLM_LOGGING_LEVEL": "ERROR",
-            "VLLM_PLUGINS": "",  # the trainer tells both kernels' numbers; vLLM's own collector would tell them twice
         }
         from vllm import LLM
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"paritas/proto/v1/token_block.proto\x12\x10paritas.proto.v1\"\x80\x02\n\nTokenBlock\x12\x0e\n\x06schema\x18\x01 \x01(\r\x12\t\n\x01n\x18\x02 \x01(\r\x12\r\n\x05start\x18\x03 \x01(\r\x12\r\n\x05\x66inal\x18\x04 \x01(\x08\x12\x15\n\rlogprob_f32le\x18\x05 \x01(\x0c\x12\x13\n\x0btoken_u64le\x18\x06 \x01(\x0c\x12\x11\n\tstatus_u8\x18\x07 \x01(\x0c\x12\x16\n\titl_f32le\x18\x08 \x01(\x0cH\x00\x88\x01\x01\x12\x13\n\x06topk_k\x18\t \x01(\rH\x01\x88\x01\x01\x12\x18\n\x10topk_token_u64le\x18\n \x01(\x0c\x12\x1a\n\x12topk_logprob_f32le\x18\x0b \x01(\x0c\x42\x0c\n\n_itl_f32leB\t\n\x07_topk_kb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"paritas/proto/v1/token_block.proto\x12\x10paritas.proto.v1\"\xa8\x02\n\nTokenBlock\x12\x0e\n\x06schema\x18\x01 \x01(\r\x12\t\n\x01n\x18\x02 \x01(\r\x12\r\n\x05start\x18\x03 \x01(\r\x12\r\n\x05\x66inal\x18\x04 \x01(\x08\x12\x15\n\rlogprob_f32le\x18\x05 \x01(\x0c\x12\x13\n\x0btoken_u64le\x18\x06 \x01(\x0c\x12\x11\n\tstatus_u8\x18\x07 \x01(\x0c\x12\x16\n\titl_f32le\x18\x08 \x01(\x0cH\x00\x88\x01\x01\x12\x13\n\x06topk_k\x18\t \x01(\rH\x01\x88\x01\x01\x12\x18\n\x10topk_token_u64le\x18\n \x01(\x0c\x12\x1a\n\x12topk_logprob_f32le\x18\x0b \x01(\x0c\x12\x17\n\nrank_u32le\x18\x0c \x01(\x0cH\x02\x88\x01\x01\x42\x0c\n\n_itl_f32leB\t\n\x07_topk_kB\r\n\x0b_rank_u32leb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,5 +32,5 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'paritas.proto.v1.token_bloc
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_TOKENBLOCK']._serialized_start=57
-  _globals['_TOKENBLOCK']._serialized_end=313
+  _globals['_TOKENBLOCK']._serialized_end=353
 # @@protoc_insertion_point(module_scope)

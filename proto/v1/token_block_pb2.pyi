@@ -31,6 +31,7 @@ class TokenBlock(google.protobuf.message.Message):
     TOPK_K_FIELD_NUMBER: builtins.int
     TOPK_TOKEN_U64LE_FIELD_NUMBER: builtins.int
     TOPK_LOGPROB_F32LE_FIELD_NUMBER: builtins.int
+    RANK_U32LE_FIELD_NUMBER: builtins.int
     schema: builtins.int
     """Version of the meaning of these fields; a reader refuses a version it does not know."""
     n: builtins.int
@@ -53,6 +54,8 @@ class TokenBlock(google.protobuf.message.Message):
     """uint64 (n, k), row-major: token identities, best first; 0 where a list is shorter."""
     topk_logprob_f32le: builtins.bytes
     """float32 (n, k), row-major, nats; NaN where a list is shorter."""
+    rank_u32le: builtins.bytes
+    """uint32 (n,): rank of each token under this kernel, 1 the most likely, 0 not reported; absent when no rank is."""
     def __init__(
         self,
         *,
@@ -67,11 +70,14 @@ class TokenBlock(google.protobuf.message.Message):
         topk_k: builtins.int | None = ...,
         topk_token_u64le: builtins.bytes = ...,
         topk_logprob_f32le: builtins.bytes = ...,
+        rank_u32le: builtins.bytes | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_itl_f32le", b"_itl_f32le", "_topk_k", b"_topk_k", "itl_f32le", b"itl_f32le", "topk_k", b"topk_k"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_itl_f32le", b"_itl_f32le", "_topk_k", b"_topk_k", "final", b"final", "itl_f32le", b"itl_f32le", "logprob_f32le", b"logprob_f32le", "n", b"n", "schema", b"schema", "start", b"start", "status_u8", b"status_u8", "token_u64le", b"token_u64le", "topk_k", b"topk_k", "topk_logprob_f32le", b"topk_logprob_f32le", "topk_token_u64le", b"topk_token_u64le"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_itl_f32le", b"_itl_f32le", "_rank_u32le", b"_rank_u32le", "_topk_k", b"_topk_k", "itl_f32le", b"itl_f32le", "rank_u32le", b"rank_u32le", "topk_k", b"topk_k"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_itl_f32le", b"_itl_f32le", "_rank_u32le", b"_rank_u32le", "_topk_k", b"_topk_k", "final", b"final", "itl_f32le", b"itl_f32le", "logprob_f32le", b"logprob_f32le", "n", b"n", "rank_u32le", b"rank_u32le", "schema", b"schema", "start", b"start", "status_u8", b"status_u8", "token_u64le", b"token_u64le", "topk_k", b"topk_k", "topk_logprob_f32le", b"topk_logprob_f32le", "topk_token_u64le", b"topk_token_u64le"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_itl_f32le", b"_itl_f32le"]) -> typing.Literal["itl_f32le"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_rank_u32le", b"_rank_u32le"]) -> typing.Literal["rank_u32le"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_topk_k", b"_topk_k"]) -> typing.Literal["topk_k"] | None: ...
 

@@ -22,7 +22,7 @@ from paritas.collectors.emitter import Emitter, EmitterDrop
 from paritas.collectors.emitter_queue import TRACE_BYTES, size_of
 from paritas.errors import TransientError
 from paritas.otlp_http import target_of
-from paritas.records import TokenTrace, TopK
+from paritas.records import GpuReading, GpuSample, StepTime, TokenTrace, TopK
 from paritas.wire import decode
 
 
@@ -51,6 +51,21 @@ def test_traces_arrive_as_they_are(path, agent):
     assert other.sequence_id == "s2"
     assert b"engine" in agent.records[0].value
     assert str(os.getpid()).encode() in agent.records[0].value
+
+
+def test_steps_and_gpus_arrive_beside_traces_and_count_as_they_do(path, agent):
+    step = StepTime("run", 10**18, 0.5, 0.25, "7", {"replica": "a"})
+    gpu = GpuReading("GPU-1", "H100", "", "9.0", None, True, 1980, None, 41, 600.5, 5, 80, 0.5, 4, 0)
+    offered = [trace(1), step, GpuSample("run", 10**18, gpu)]
+    with emitter_to(path) as emitter:
+        emitter.emit_many([*offered, replace(step, attributes={"a": "\ud800"})])
+        assert emitter.flush(timeout_s=PATIENT_S)
+        told = holds(emitter)
+    assert (told.accepted, told.delivered, told.dropped) == (4, 3, {EmitterDrop.ENCODE: 1})
+    decoded = [decode(record.value) for record in agent.records]
+    assert [one for told in decoded for one in (*told.steps, *told.gpus)] == offered[1:]
+    assert {told.foreign_spans for told in decoded} == {0}
+    assert agent.sequences() == ["s1"]
 
 
 def test_several_traces_share_a_request(path, agent):

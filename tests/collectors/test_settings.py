@@ -14,6 +14,7 @@ def test_an_empty_environment_is_off():
     assert not told.is_enabled
     assert (str(told.agent), told.run_id, told.share) == ("unix:/run/paritas/otlp.sock", "default", 0.05)
     assert (told.token_key_file, told.limits, told.attributes) == (None, EmitterLimits(), {})
+    assert (told.weights_digest, told.gpu_period_s) == (True, 10.0)
 
 
 def test_everything_can_be_said():
@@ -31,12 +32,15 @@ def test_everything_can_be_said():
             "PARITAS_TIMEOUT_S": "1.5",
             "PARITAS_LINGER_S": "2",
             "PARITAS_RETRY_FOR_S": "3",
+            "PARITAS_WEIGHTS_DIGEST": "off",
+            "PARITAS_GPU_PERIOD_S": "0",
         }
     )
     limits = EmitterLimits(queue_traces=10, queue_bytes=1000, timeout_s=1.5, linger_s=2.0, retry_for_s=3.0)
     assert (told.is_enabled, told.share, told.limits) == (True, 0.5, limits)
     assert told.attributes == {"slice": "math", "replica": "a"}
     assert (told.weights_version, told.token_key_file) == ("3", Path("/k"))
+    assert (told.weights_digest, told.gpu_period_s) == (False, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +80,9 @@ def test_the_folder_of_paritas_up_is_found():
         ("PARITAS_TIMEOUT_S", "0", "write seconds above 0, at most 3600"),
         ("PARITAS_LINGER_S", "inf", "write seconds above 0, at most 3600"),
         ("PARITAS_RETRY_FOR_S", "soon", "write a number"),
+        ("PARITAS_WEIGHTS_DIGEST", "some", "write 1 or 0"),
+        ("PARITAS_GPU_PERIOD_S", "-1", "write seconds from 0 to 3600"),
+        ("PARITAS_GPU_PERIOD_S", "often", "write a number"),
     ],
 )
 def test_what_is_wrong_is_said(name, text, hint):

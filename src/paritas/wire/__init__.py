@@ -7,6 +7,7 @@
 from paritas.wire.agent_spans import AgentHealth, Gap
 from paritas.wire.decode import Decoded, decode
 from paritas.wire.encode import encode, segments_of, span_id_of
+from paritas.wire.readings import encode_reading
 from paritas.wire.reasons import DecodeProblem, EncodeProblem
 from paritas.wire.records import RECORD_LIMIT_BYTES, Headers, Origin, WireRecord, origin_of, stamp
 
@@ -22,6 +23,7 @@ __all__ = [
     "WireRecord",
     "decode",
     "encode",
+    "encode_reading",
     "origin_of",
     "segments_of",
     "span_id_of",

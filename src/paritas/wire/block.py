@@ -15,10 +15,10 @@ from paritas.wire.reasons import DecodeProblem, EncodeProblem
 
 __all__ = ["Columns", "bytes_per_token", "check_columns", "decode_block", "encode_block"]
 
-F32LE, U64LE = np.dtype("<f4"), np.dtype("<u8")
+F32LE, U64LE, U32LE = np.dtype("<f4"), np.dtype("<u8"), np.dtype("<u4")
 Scalar = TypeVar("Scalar", bound=np.generic)
 FIXED_COLUMNS_BYTES = 4 + 8 + 1  # logprob, token, status
-ITL_BYTES = 4
+ITL_BYTES = RANK_BYTES = 4
 TOPK_ENTRY_BYTES = 8 + 4  # token, logprob
 
 
@@ -33,13 +33,15 @@ class Columns:
     final: bool
     itl_s: NDArray[np.float32] | None
     top: TopK | None
+    rank: NDArray[np.uint32] | None
 
 
 def bytes_per_token(trace: TokenTrace) -> int:
     """Return how many bytes one token of this trace takes in a block."""
     itl = ITL_BYTES if trace.itl_s is not None else 0
+    rank = RANK_BYTES if trace.rank is not None else 0
     topk = TOPK_ENTRY_BYTES * trace.top.token.shape[1] if trace.top is not None else 0
-    return FIXED_COLUMNS_BYTES + itl + topk
+    return FIXED_COLUMNS_BYTES + itl + rank + topk
 
 
 def check_columns(trace: TokenTrace) -> None:
@@ -50,9 +52,10 @@ def check_columns(trace: TokenTrace) -> None:
     RecordError
         Reason ``misaligned`` or ``bad_status``.
     """
-    n, itl, top = len(trace), trace.itl_s, trace.top
-    if itl is not None and itl.shape != (n,):
-        raise _misaligned(trace, f"itl_s has shape {itl.shape}")
+    n, top = len(trace), trace.top
+    for name, column in (("itl_s", trace.itl_s), ("rank", trace.rank)):
+        if column is not None and column.shape != (n,):
+            raise _misaligned(trace, f"{name} has shape {column.shape}")
     if top is not None and (
         top.token.ndim != 2 or len(top.token) != n or top.logprob.shape != top.token.shape
     ):
@@ -95,6 +98,8 @@ def encode_block(trace: TokenTrace) -> bytes:
     )
     if trace.itl_s is not None:
         block.itl_f32le = _pack(trace.itl_s, F32LE)
+    if trace.rank is not None:
+        block.rank_u32le = _pack(trace.rank, U32LE)
     if trace.top is not None:
         block.topk_k = trace.top.token.shape[1]
         block.topk_token_u64le = _pack(trace.top.token, U64LE)
@@ -130,6 +135,7 @@ def decode_block(serialized: bytes) -> Columns:
         final=block.final,
         itl_s=_unpack(block.itl_f32le, F32LE) if block.HasField("itl_f32le") else None,
         top=_unpack_top(block),
+        rank=_unpack(block.rank_u32le, U32LE) if block.HasField("rank_u32le") else None,
     )
 
 
@@ -143,11 +149,13 @@ def _check_block(block: TokenBlock) -> None:
         )
     n, entries = block.n, block.n * block.topk_k
     itl = 4 * n if block.HasField("itl_f32le") else 0
+    rank = 4 * n if block.HasField("rank_u32le") else 0
     lengths = (
         (len(block.logprob_f32le), 4 * n),
         (len(block.token_u64le), 8 * n),
         (len(block.status_u8), n),
         (len(block.itl_f32le), itl),
+        (len(block.rank_u32le), rank),
         (len(block.topk_token_u64le), 8 * entries),
         (len(block.topk_logprob_f32le), 4 * entries),
     )

@@ -1,8 +1,9 @@
 """Event-log values to traces: ours are decoded, everything else is passed over and counted."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -10,12 +11,13 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from paritas.errors import RecordError
-from paritas.records import TokenTrace
+from paritas.records import GpuSample, StepTime, TokenTrace
 from paritas.wire import names
 from paritas.wire.agent_spans import AgentHealth, Gap, gap_of, health_of
 from paritas.wire.attributes import kernel_of, labels_of, sampling_of, text_of, timings_of, values_of
 from paritas.wire.block import Columns, decode_block
 from paritas.wire.links import traceparent_in
+from paritas.wire.readings import gpu_of, step_of
 from paritas.wire.reasons import DecodeProblem
 
 __all__ = ["Decoded", "decode"]
@@ -23,7 +25,7 @@ __all__ = ["Decoded", "decode"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decoded:
-    """What one value held; every span is in exactly one of the five.
+    """What one value held; every span is in exactly one of the seven.
 
     Attributes
     ----------
@@ -37,6 +39,10 @@ class Decoded:
         What agents lost.
     health : tuple of AgentHealth
         What agents say of themselves.
+    steps : tuple of StepTime
+        How long training steps took.
+    gpus : tuple of GpuSample
+        What GPUs told.
     """
 
     traces: tuple[TokenTrace, ...]
@@ -44,13 +50,15 @@ class Decoded:
     problems: Mapping[DecodeProblem, int]
     gaps: tuple[Gap, ...] = ()
     health: tuple[AgentHealth, ...] = ()
+    steps: tuple[StepTime, ...] = ()
+    gpus: tuple[GpuSample, ...] = ()
 
 
 def decode(value: bytes) -> Decoded:
     """Return the traces in a serialized ``ExportTraceServiceRequest``.
 
     A trace of ours is named ``kernel.score`` and either carries ``paritas.tokens`` or was written
-    under our instrumentation scope; so were the agent's own spans.
+    under our instrumentation scope; so were the agent's own spans, and those of steps and GPUs.
 
     Raises
     ------
@@ -62,24 +70,38 @@ def decode(value: bytes) -> Decoded:
     >>> decode(b"").traces
     ()
     """
-    traces: list[TokenTrace] = []
-    gaps: list[Gap] = []
-    health: list[AgentHealth] = []
+    told: dict[str, list[Any]] = {name: [] for name in (names.SPAN_NAME, *_OWN)}
     problems: Counter[DecodeProblem] = Counter()
     foreign_spans = 0
     for span, resource, our_scope in _spans(_parse(value)):
         try:
-            if span.name == names.SPAN_NAME and (trace := _trace(span, our_scope=our_scope)) is not None:
-                traces.append(trace)
-            elif our_scope and span.name == names.GAP_SPAN:
-                gaps.append(gap_of(span))
-            elif our_scope and span.name == names.HEALTH_SPAN:
-                health.append(health_of(span, resource))
-            else:
-                foreign_spans += 1
+            found = _read(span, resource, our_scope=our_scope)
         except RecordError as error:
             problems[DecodeProblem(error.reason)] += 1
-    return Decoded(tuple(traces), foreign_spans, dict(problems), tuple(gaps), tuple(health))
+            continue
+        if found is None:
+            foreign_spans += 1
+        else:
+            told[span.name].append(found)
+    traces, *own = (tuple(one) for one in told.values())
+    return Decoded(traces, foreign_spans, dict(problems), *own)
+
+
+# What is written under our scope beside traces, in the order of the fields of `Decoded`.
+_OWN: Mapping[str, Callable[[Span, Resource], object]] = {
+    names.GAP_SPAN: lambda span, _: gap_of(span),
+    names.HEALTH_SPAN: health_of,
+    names.STEP_SPAN: lambda span, _: step_of(span),
+    names.GPU_SPAN: lambda span, _: gpu_of(span),
+}
+
+
+def _read(span: Span, resource: Resource, *, our_scope: bool) -> object:
+    """Return what a span of ours holds; None if it is not ours, RecordError when it is and is broken."""
+    if span.name == names.SPAN_NAME:
+        return _trace(span, our_scope=our_scope)
+    own = _OWN.get(span.name) if our_scope else None
+    return None if own is None else own(span, resource)
 
 
 def _parse(value: bytes) -> ExportTraceServiceRequest:
@@ -135,4 +157,5 @@ def _build(values: Mapping[str, object], columns: Columns, span: Span) -> TokenT
         itl_s=columns.itl_s,
         final=columns.final,
         traceparent=traceparent_in(span.links),
+        rank=columns.rank,
     )

@@ -140,6 +140,7 @@ def _segment(trace: TokenTrace, first: int, end: int) -> TokenTrace:
         token=trace.token[rows],
         status=trace.status[rows],
         itl_s=None if trace.itl_s is None else trace.itl_s[rows],
+        rank=None if trace.rank is None else trace.rank[rows],
         top=None if trace.top is None else TopK(trace.top.token[rows], trace.top.logprob[rows]),
         start=trace.start + first,
         final=trace.final and end == len(trace),

@@ -4,7 +4,7 @@ Attributes are ours and start with ``paritas.``; where the OpenTelemetry GenAI c
 a name (``gen_ai.request.temperature`` …) that one is used and nothing of ours is put beside it.
 """
 
-from paritas.records import KernelIdentity, TokenStatus
+from paritas.records import GpuReading, KernelIdentity, TokenStatus
 
 __all__ = [
     "AGENT_PREFIX",
@@ -15,6 +15,8 @@ __all__ = [
     "GAP_REASON",
     "GAP_SPAN",
     "GAP_STREAM",
+    "GPU_FIELDS",
+    "GPU_SPAN",
     "GROUP_ID",
     "HEADER_AGENT",
     "HEADER_EPOCH",
@@ -39,6 +41,8 @@ __all__ = [
     "SEQUENCE_ID",
     "SPAN_NAME",
     "STATUS_COUNTS",
+    "STEP_FIELDS",
+    "STEP_SPAN",
     "TIMINGS",
     "TOKENS",
     "TOTAL_COUNT",
@@ -78,6 +82,15 @@ HEALTH_SPAN = "paritas.agent.health"  # an agent says how it is
 AGENT_PREFIX = "paritas.agent."
 HEALTH_NOTE = "paritas.agent.health"
 INSTANCE_ID = "service.instance.id"  # the agent's name, on the resource of both
+
+STEP_SPAN = "paritas.step"  # how long a training step took
+STEP_FIELDS = {
+    "weights_version": WEIGHTS_VERSION,
+    "host_s": "paritas.step.host_s",
+    "device_s": "paritas.step.device_s",
+}
+GPU_SPAN = "paritas.gpu"  # what a GPU told at one moment
+GPU_FIELDS = {field: f"paritas.gpu.{field}" for field in GpuReading.__slots__}
 
 KERNEL_FIELDS = {
     field: f"paritas.kernel.{field}" for field in KernelIdentity.__slots__ if field not in ("role", "extra")

@@ -28,6 +28,7 @@ def batches(draw):
         r.integers(-2, 50, (rows, length)),
         r.random((rows, length)) < draw(st.sampled_from([0.0, 0.3, 1.0])),
         (r.random((rows, length)) < 0.7) if draw(st.booleans()) else None,
+        r.integers(0, 2**31, (rows, length)).astype(np.int32) if draw(st.booleans()) else None,
     )
 
 
@@ -40,6 +41,8 @@ def test_every_token_of_a_response_is_there_once_with_one_status(batch):
             trace = found[str(row)]
             assert len(trace) == end - first
             assert sum(trace.counts().values()) == end - first
+            ranks = None if batch.rank is None else batch.rank[row, first:end].tolist()
+            assert (None if trace.rank is None else trace.rank.tolist()) == ranks
             assert trace.token.tolist() == HASHER.hash(batch.token[row, first:end]).tolist()
             inside = batch.mask[row] if batch.loss_mask is None else (batch.mask & batch.loss_mask)[row]
             assert (trace.status == TokenStatus.MASKED).tolist() == (~inside[first:end]).tolist()
@@ -53,6 +56,24 @@ def test_a_trace_holds_its_own_columns_only():
     for trace in made(batch):
         assert (trace.logprob.base, trace.token.base, trace.status.base) == (None, None, None)
         assert trace.event_ns == 5
+
+
+class Arriving:
+    """A digest that arrives when a test says so."""
+
+    def __init__(self, digest):
+        self.digest = digest
+
+    def text(self):
+        return self.digest
+
+
+@pytest.mark.parametrize(
+    ("told", "arrived", "digest"), [("", "w1:a", "w1:a"), ("w1:own", "w1:a", "w1:own"), ("", "", "")]
+)
+def test_a_digest_that_arrives_fills_a_stamp_that_has_none(told, arrived, digest):
+    stamp = Stamp("run", weights_digest=told, weighed=Arriving(arrived)).settled()
+    assert (stamp.weights_digest, stamp.weighed) == (digest, None)
 
 
 @pytest.mark.parametrize("names", [Names(["a"]), Names(["a", "b"], ["g"])])

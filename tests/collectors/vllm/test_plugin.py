@@ -73,6 +73,6 @@ def test_the_last_line_says_what_was_lost():
     told = VllmReading(5, 2, 4, {}, {}, {Fault.END: 1}, is_stopped=False)
     sent = EmitterReading(4, 1, {EmitterDrop.CLOSED: 2, EmitterDrop.QUEUE_TRACES: 1}, 0, 0, 7, 0)
     assert farewell_of(told, sent) == (
-        "5 sequences observed (2 asked for by us), 4 ended: 1 traces delivered, 3 dropped "
+        "5 sequences observed (2 asked for by us), 4 ended: 1 records delivered, 3 dropped "
         "(2 closed, 1 queue_traces); faults: 1 end"
     )

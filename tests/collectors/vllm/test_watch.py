@@ -14,6 +14,7 @@ from vllm_shapes import HASHER, Output, Params, Processor, Request, Scene, rows,
 from paritas.clock import ManualClock
 from paritas.collectors.openai.columns import Doubt
 from paritas.collectors.openai.naming import Names
+from paritas.collectors.telling import Telling
 from paritas.collectors.vllm.account import FAULTS_LIMIT, Fault, Unobserved
 from paritas.records import TokenStatus
 
@@ -113,9 +114,48 @@ def test_lists_of_lists_are_read_as_arrays_are():
         scene.run(step(name, [8, 9], new_logprobs=second, finish_reason=DONE))
     for trace in scene.traces:
         assert trace.logprob.tolist() == [-0.5] * 3
+        assert trace.rank.tolist() == [1, 1, 1]
         assert trace.token.tolist() == HASHER.hash(np.array([7, 8, 9])).tolist()
     assert scene.traces[1].top.token[:, 0].tolist() == HASHER.hash(np.array([3, 3, 3])).tolist()
     assert not scene.account.read().faults
+
+
+def test_ranks_arrive_as_the_engine_counted_them():
+    scene = Scene()
+    scene.ask("a")
+    scene.ask("b", logprobs=2)
+    scene.ask("c")
+    for name, extra in (("a", ()), ("b", ((3, -0.1), (4, -0.2)))):
+        scene.run(step(name, [7], new_logprobs=rows([7], extra=extra, ranks=[3])))
+        scene.run(step(name, [8, 9], new_logprobs=rows([8], extra=extra, ranks=[49_000])))
+        scene.run(step(name, [6], new_logprobs=rows([5], extra=extra), finish_reason=DONE))
+    unranked = (*rows([7])[:2], None)
+    scene.run(step("c", [7], new_logprobs=unranked, finish_reason=DONE))
+    for trace in scene.traces[:2]:
+        assert trace.rank.tolist() == [
+            3,
+            49_000,
+            0,
+            0,
+        ]  # the third was not told, the fourth is of another token
+        assert trace.rank.dtype == np.uint32
+    assert scene.traces[2].rank is None
+    assert not scene.account.read().faults
+
+
+def test_what_a_trainer_tells_itself_is_left_to_it():
+    scene = Scene()
+    scene.watch.know(scene.watch._facts, "w1:held")
+    telling = Telling()
+    with telling.here():
+        scene.ask("a", logprobs=0)
+    scene.ask("b")
+    for name in ("a", "b"):
+        scene.run(step(name, [7], finish_reason=DONE))
+    assert [trace.sequence_id for trace in scene.traces] == ["b"]
+    assert scene.account.read().unobserved == {Unobserved.TRAINER: 1}
+    assert (telling.requests, telling.weights_digest) == (1, "w1:held")
+    assert telling.kernel == scene.watch._facts.kernel
 
 
 def test_states_that_take_no_note_and_odd_outputs_leave_the_engine_alone():

@@ -1,6 +1,7 @@
 """Samples from workers, put together.  Layouts against real vLLM are tests/engines'."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -48,6 +49,13 @@ def test_a_worker_without_a_model_says_why():
     told = answer_of(object())
     assert told["unknown"] == "layout"
     assert told["reason"].startswith("AttributeError: ")
+
+
+def test_a_worker_that_is_not_asked_for_its_weights_reads_none():
+    config = SimpleNamespace(compilation_config=SimpleNamespace(static_forward_context={}))
+    told = answer_of(SimpleNamespace(vllm_config=config), weighs=False)
+    assert (told["unknown"], "tensors" in told, "reason" in told) == ("nothing", False, False)
+    assert told_in([told]).digest.text == ""
 
 
 def test_calls_that_change_weights():

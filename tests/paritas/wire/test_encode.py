@@ -138,6 +138,10 @@ def test_optional_columns_must_align():
         "misaligned",
         ["[record] sequence 'seq-1': itl_s has shape (3,), expected 4 rows", ROWS_HINT],
     )
+    assert refused(plain_trace(4, rank=np.zeros((4, 1), np.uint32)))[1] == [
+        "[record] sequence 'seq-1': rank has shape (4, 1), expected 4 rows",
+        ROWS_HINT,
+    ]
     crooked = TopK(np.zeros((4, 2), np.uint64), np.zeros((4, 3), np.float32))
     assert refused(plain_trace(4, top=crooked)) == (
         "misaligned",

@@ -13,7 +13,8 @@ from paritas.agent.claim import Lost
 from paritas.agent.own_spans import gap_record, health_record
 from paritas.agent.reasons import DropReason
 from paritas.proto.v1.token_block_pb2 import TokenBlock
-from paritas.wire import Origin, encode, names, stamp
+from paritas.records import GpuReading, GpuSample, StepTime
+from paritas.wire import Origin, encode, encode_reading, names, stamp
 
 REGISTRY = yaml.safe_load(resources.files("paritas").joinpath("attributes.yaml").read_text())
 ATTRIBUTES = {row["name"]: row for row in REGISTRY["attributes"]}
@@ -56,6 +57,22 @@ def test_what_an_agent_says_of_itself_has_the_declared_names_and_types():
     assert {r["name"] for r in REGISTRY["agent_spans"]} == {names.GAP_SPAN, names.HEALTH_SPAN}
 
 
+def test_readings_have_the_declared_names_and_types():
+    gpu = GpuReading(
+        "GPU-1", "H100", "570.1", "9.0", mig=False, ecc=True, sm_clock_mhz=1, memory_clock_mhz=2,
+        temperature_c=3, power_w=4.0, memory_used_bytes=5, memory_total_bytes=6, utilization=0.5, throttled=7,
+        ecc_uncorrected=0,
+    )  # fmt: skip
+    readings = [StepTime("run", 1, 0.5, 0.25, "7", {"replica": "r"}), GpuSample("run", 1, gpu, {"node": "n"})]
+    emitted = {}
+    for reading in readings:
+        value = encode_reading(reading, resource={}).value
+        span = ExportTraceServiceRequest.FromString(value).resource_spans[0].scope_spans[0].spans[0]
+        emitted |= {(span.name, family(a.key)): a.value.WhichOneof("value") for a in span.attributes}
+    assert emitted == {(r["side"], r["name"]): OTLP_TYPES[r["type"]] for r in REGISTRY["reading_attributes"]}
+    assert {r["name"] for r in REGISTRY["reading_spans"]} == {names.STEP_SPAN, names.GPU_SPAN}
+
+
 def test_headers_equal_the_registry():
     [record] = encode([full_trace()], resource={})
     sent = [name for name, _ in stamp(record, Origin("a", 1, 2)).headers]
@@ -73,13 +90,15 @@ def test_every_row_is_complete_and_unique():
         ("attributes", {"name", "type", "unit", "side", "description"}),
         ("agent_attributes", {"name", "type", "unit", "side", "description"}),
         ("agent_spans", {"name", "description"}),
+        ("reading_attributes", {"name", "type", "unit", "side", "description"}),
+        ("reading_spans", {"name", "description"}),
         ("headers", {"name", "type", "description"}),
         ("token_block", {"name", "type", "unit", "shape", "description"}),
     ):
         rows = REGISTRY[section]
         assert all(set(row) == keys for row in rows)
         assert all(row["description"].endswith(".") for row in rows)
-        assert len({row["name"] for row in rows}) == len(rows)
+        assert len({(row.get("side"), row["name"]) for row in rows}) == len(rows)
     assert {row["side"] for row in ATTRIBUTES.values()} <= {"both", "inference", "train"}
 
 

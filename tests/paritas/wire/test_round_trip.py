@@ -62,7 +62,7 @@ def joined(parts):
     top = parts[0].top and TopK(
         *(np.concatenate([getattr(p.top, c) for p in parts]) for c in ("token", "logprob"))
     )
-    columns = {name: column(name) for name in ("logprob", "token", "status", "itl_s")}
+    columns = {name: column(name) for name in ("logprob", "token", "status", "itl_s", "rank")}
     return facts(replace(parts[0], **columns, top=top, final=parts[-1].final))
 
 
