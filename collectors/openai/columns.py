@@ -34,6 +34,7 @@ class Doubt(StrEnum):
     ALL_ZERO = "all_zero"  # every log-probability is exactly zero at a temperature above zero
     BAD_TOP = "bad_top"  # the probabilities of a top-k list sum to more than one
     DUPLICATE_CHOICES = "duplicate_choices"  # two samples of one prompt are the same
+    HIDDEN_TOKENS = "hidden_tokens"  # tokens were sampled that are not told, nobody knows where: no trace
     MIXED_WEIGHTS = "mixed_weights"  # the weights changed while the sequence was sampled
     UNFINISHED = "unfinished"  # the answer ended before the choice did: no trace
 
@@ -47,6 +48,7 @@ class Columns:
     status: NDArray[np.uint8]
     top: TopK | None
     doubts: Counter[Doubt]
+    rank: NDArray[np.uint32] | None = None
 
 
 def columns_of(spoken: Spoken, hasher: TokenHasher, *, top_k: int, echo: bool = False) -> Columns | None:
@@ -78,9 +80,14 @@ def columns_of(spoken: Spoken, hasher: TokenHasher, *, top_k: int, echo: bool = 
     if spoken.is_out_of_step:
         doubts[Doubt.OUT_OF_STEP] += 1
     top = _top(placed, hasher, top_k, doubts) if top_k else None
-    return Columns(
-        np.array(ids, np.int64), as_logged(logprob), classify(logprob, missing=missing), top, doubts
-    )
+    status = classify(logprob, missing=missing)
+    return Columns(np.array(ids, np.int64), as_logged(logprob), status, top, doubts, _ranks(placed))
+
+
+def _ranks(placed: Sequence[Entry | None]) -> NDArray[np.uint32] | None:
+    """Ranks of the tokens, 0 where none was told; None where none was told at all."""
+    ranks = np.array([0 if one is None else one.rank for one in placed], np.uint32)
+    return ranks if ranks.any() else None
 
 
 def _without_prompt(spoken: Spoken, doubts: Counter[Doubt]) -> list[Entry]:

@@ -6,7 +6,7 @@ nothing, nothing is assumed: a field stays empty, the semantics stay ``unknown``
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -57,6 +57,8 @@ class EngineFacts:
         As told when probed; an answer that tells its own has precedence.
     are_logits : bool
         The engine is set to report logits under the name of log-probabilities.
+    defaults : mapping
+        Fields of a request and what they are where it leaves them out; empty when not told.
     """
 
     engine: Engine
@@ -64,6 +66,7 @@ class EngineFacts:
     semantics: LogprobSemantics = LogprobSemantics.UNKNOWN
     weights_version: str = ""
     are_logits: bool = False
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def version(self) -> str:
@@ -189,14 +192,26 @@ def _sglang(answers: Mapping[str, Any], base: KernelIdentity) -> EngineFacts:
 def _llamacpp(answers: Mapping[str, Any], base: KernelIdentity) -> EngineFacts:
     props = answers.get("/props")
     settings = _at(props, "default_generation_settings")
+    defaults = _at(settings, "params")
+    ftype = _text(_at(props, "model_ftype"))
     kernel = replace(
         base,
         engine_version=_text(_at(props, "build_info")),
-        speculative="draft" if _flag(_at(settings, "speculative")) else "",
+        quantization=f"gguf {ftype}" if ftype else "",
+        speculative=_drafting(settings),
         extra=_told(model=_text(_at(props, "model_path")) or _model_name(answers)),
     )
-    # Values before the samplers, unless a request asks for post_sampling_probs.
-    return EngineFacts(Engine.LLAMACPP, kernel, LogprobSemantics.RAW)
+    # Values before the samplers, unless a request asks for post_sampling_probs; these are many, and on.
+    defaults = defaults if isinstance(defaults, Mapping) else {}
+    return EngineFacts(Engine.LLAMACPP, kernel, LogprobSemantics.RAW, defaults=defaults)
+
+
+def _drafting(settings: Any) -> str:
+    """How drafts are made: newer servers name it, older ones say whether."""
+    named = _text(_at(settings, "params", "speculative.types"))
+    if named:
+        return "" if named == "none" else named
+    return "draft" if _flag(_at(settings, "speculative")) else ""
 
 
 def _model_info(answers: Mapping[str, Any]) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 from paritas.collectors.openai.columns import Columns, Doubt, columns_of, itl_of
 from paritas.collectors.openai.engines import Engine, EngineFacts
+from paritas.collectors.openai.llamacpp import hides_tokens, timings_of_llamacpp
 from paritas.collectors.openai.meta import timings_in
 from paritas.collectors.openai.naming import Names
 from paritas.collectors.openai.requests import Plan, Route
@@ -101,20 +102,25 @@ class Observation:
             self._weights = weights_of(metadata) or self._weights
         if isinstance(metrics := answer.get("metrics"), Mapping):
             self._metrics = metrics
-        if isinstance(usage := answer.get("usage"), Mapping):
-            told = usage.get("completion_tokens")
-            self._completion_tokens = told if isinstance(told, int) else self._completion_tokens
-        choices = answer.get("choices")
-        for choice in choices if isinstance(choices, list) else ():
+        if isinstance(timings := answer.get("timings"), Mapping):
+            self._metrics = timings
+        counted = _counted(answer)
+        self._completion_tokens = self._completion_tokens if counted is None else counted
+        told = answer.get("choices")
+        choices: list[Any] = told if isinstance(told, list) else []
+        for choice in choices:
             if isinstance(choice, Mapping):
-                self._read_choice(choice, answer, now_ns)
+                self._read_choice(choice, answer, now_ns, counted=counted if len(choices) == 1 else None)
 
-    def _read_choice(self, choice: Mapping[str, Any], answer: Mapping[str, Any], now_ns: int) -> None:
+    def _read_choice(
+        self, choice: Mapping[str, Any], answer: Mapping[str, Any], now_ns: int, *, counted: int | None
+    ) -> None:
         index = choice.get("index")
         spoken = self._spoken(index if isinstance(index, int) else 0)
         if spoken is None:
             return
         spoken.read_choice(choice, now_ns=now_ns)
+        spoken.counted = spoken.counted if counted is None else counted
         if spoken.prompt_tokens is None:
             usage = answer.get("usage")
             told = usage.get("prompt_tokens") if isinstance(usage, Mapping) else None
@@ -137,6 +143,9 @@ class Observation:
             if found is None:
                 doubts[Doubt.NO_TOKEN_IDS] += 1
                 continue
+            if self._hides(spoken):
+                doubts[Doubt.HIDDEN_TOKENS] += 1
+                continue
             doubts += found.doubts
             columns.append(found)
             traces.append(self._trace(index, spoken, found, doubts))
@@ -146,9 +155,16 @@ class Observation:
         return Seen(tuple(traces), doubts)
 
     def _is_short(self, columns: list[Columns]) -> bool:
-        """Whether the engine counted other tokens than it told; llama.cpp counts the end it never tells."""
+        """Whether the engine counted other tokens than it told; llama.cpp's count is looked at in `_hides`."""
         is_told = self._completion_tokens is not None and self._context.facts.engine is not Engine.LLAMACPP
         return is_told and len(columns) == 1 and len(columns[0].ids) != self._completion_tokens
+
+    def _hides(self, spoken: Spoken) -> bool:
+        if self._context.facts.engine is not Engine.LLAMACPP:
+            return False
+        of_all = self._completion_tokens if len(self._choices) == 1 else None
+        counted = of_all if spoken.counted is None else spoken.counted
+        return hides_tokens(spoken, self._context.plan, counted=counted)
 
     def _columns(self, spoken: Spoken) -> Columns | None:
         plan = self._context.plan
@@ -188,6 +204,7 @@ class Observation:
             timings=self._timings(spoken),
             itl_s=itl_of(spoken.arrivals, len(columns.ids)) if context.plan.is_stream else None,
             traceparent=context.traceparent,
+            rank=columns.rank,
         )
 
     def _kernel(self) -> Any:
@@ -198,7 +215,9 @@ class Observation:
 
     def _timings(self, spoken: Spoken) -> Timings:
         """What the engine tells, completed by what the proxy saw arrive."""
-        told = _told_timings(self._metrics, self._context.facts.engine)
+        engine = self._context.facts.engine
+        is_of_another = engine is Engine.LLAMACPP and len(self._choices) > 1  # it times one choice
+        told = Timings() if is_of_another else _told_timings(self._metrics, engine)
         if not self._context.plan.is_stream or not spoken.arrivals:
             return told
         first_ns, last_ns = spoken.arrivals[0][0], spoken.arrivals[-1][0]
@@ -209,10 +228,21 @@ class Observation:
         )
 
 
+def _counted(answer: Mapping[str, Any]) -> int | None:
+    """Tokens the engine counted: in ``usage``, or where llama.cpp leaves that out, in its ``timings``."""
+    for name, key in (("usage", "completion_tokens"), ("timings", "predicted_n")):
+        part = answer.get(name)
+        if isinstance(part, Mapping) and isinstance(told := part.get(key), int):
+            return told
+    return None
+
+
 def _told_timings(metrics: Mapping[str, Any], engine: Engine) -> Timings:
     """Read vLLM's per-request metrics: their time to first token leaves the queue out, ours does not."""
     if engine is Engine.SGLANG:
         return timings_in(metrics)
+    if engine is Engine.LLAMACPP:
+        return timings_of_llamacpp(metrics)
     if engine is not Engine.VLLM:
         return Timings()
     queue_s, prefill_s, decode_s = (

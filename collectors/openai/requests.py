@@ -31,6 +31,9 @@ class Route(StrEnum):
     TOKENS = "tokens"  # vLLM's token-in, token-out
 
 
+TOP_LIMIT = 1024  # columns of a trace's top-k at most
+
+
 ROUTES: Mapping[str, Route] = {
     "/v1/chat/completions": Route.CHAT,
     "/v1/completions": Route.COMPLETIONS,
@@ -90,6 +93,8 @@ class Plan:
         Most likely tokens a position that are sure to be there, see `paritas.collectors.openai.columns`.
     user : str
         The client's ``user`` field.
+    stops : str
+        The client's stop texts, joined; an engine may not tell the tokens of such an end.
     """
 
     route: Route
@@ -103,6 +108,7 @@ class Plan:
     echo: bool = False
     top_k: int = 0
     user: str = ""
+    stops: str = ""
 
     @property
     def is_changed(self) -> bool:
@@ -184,12 +190,14 @@ def _drafted(route: Route, asked: dict[str, Any], facts: EngineFacts, *, takes: 
         raise _PassError(Unobserved.LOGITS)
     if asked.get("use_beam_search"):
         raise _PassError(Unobserved.BEAM_SEARCH)
-    has_asked = _has_asked(route, asked)
+    is_llamacpp = facts.engine is Engine.LLAMACPP
+    has_asked = _llamacpp_tells(route, asked) > 0 if is_llamacpp else _has_asked(route, asked)
     if not has_asked and not takes:
         raise _PassError(Unobserved.NOT_IN_SHARE)
     if not has_asked and asked.get("echo"):
         raise _PassError(Unobserved.ECHO)
-    draft = _Draft(top_k=_asked_top_k(route, asked) if has_asked else top_k)
+    asked_top_k = _llamacpp_tells if is_llamacpp else _asked_top_k
+    draft = _Draft(top_k=asked_top_k(route, asked) if has_asked else top_k)
     match facts.engine, route:
         case Engine.VLLM, Route.CHAT | Route.COMPLETIONS | Route.TOKENS:
             _vllm(route, asked, draft, facts, has_asked=has_asked)
@@ -233,7 +241,7 @@ def _asked_top_k(route: Route, asked: Mapping[str, Any]) -> int:
 
 
 def _count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 1024 else 0
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= TOP_LIMIT else 0
 
 
 def _inner(asked: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -305,6 +313,35 @@ def _sglang_generate(asked: Mapping[str, Any], draft: _Draft, *, has_asked: bool
     draft.meta = SGLANG_META
 
 
+LLAMACPP_TOP = 20  # what it tells in chat where `top_logprobs` is not said
+
+
+def _llamacpp_tells(route: Route, asked: Mapping[str, Any]) -> int:
+    """How many most likely tokens llama.cpp tells unasked by us; with 0 it tells no log-probability at all.
+
+    Its own ``n_probs`` counts on its OpenAI routes too, and there beats ``logprobs``.
+    """
+    is_asked = bool(asked.get("logprobs"))
+    if route is Route.CHAT:
+        if asked.get("top_logprobs") and not is_asked:
+            raise _PassError(Unobserved.CONFLICT)
+        if is_asked:
+            return _whole(asked.get("top_logprobs"), unsaid=LLAMACPP_TOP)
+    told = _whole(asked.get("n_probs"), unsaid=-1)
+    if told == 0:
+        raise _PassError(Unobserved.CONFLICT)  # it forbids what we would add
+    return told if told > 0 else _whole(asked.get("logprobs"), unsaid=0)
+
+
+def _whole(value: Any, *, unsaid: int) -> int:
+    """Read a number as llama.cpp does: true is 1, 2.0 is 2, below zero is none."""
+    if value is None:
+        return unsaid
+    if not isinstance(value, int | float):
+        raise _PassError(Unobserved.CONFLICT)
+    return int(max(0, min(value, TOP_LIMIT)))
+
+
 def _llamacpp(route: Route, asked: Mapping[str, Any], draft: _Draft, *, has_asked: bool) -> None:
     """Its entries carry ids; it counts top_logprobs without the sampled token, and needs at least one."""
     if has_asked:
@@ -330,10 +367,17 @@ def _plan(route: Route, body: bytes, asked: dict[str, Any], draft: _Draft, facts
         strip=Strip(tuple(draft.null), tuple(draft.drop), tuple(draft.top), draft.meta),
         is_stream=bool(asked.get("stream")),
         is_many=_count(params.get("n")) > 1 or (isinstance(texts, list) and not _is_one_prompt(texts)),
-        echo=bool(asked.get("echo")),
+        echo=bool(asked.get("echo")) and facts.engine is not Engine.LLAMACPP,  # which ignores it
         top_k=draft.top_k,
         user=asked["user"] if isinstance(asked.get("user"), str) else "",
+        stops=_joined(asked.get("stop")),
     )
+
+
+def _joined(stops: Any) -> str:
+    """One text of all stop texts."""
+    many = stops if isinstance(stops, list) else [stops]
+    return "".join(one for one in many if isinstance(one, str))
 
 
 def _is_one_prompt(texts: list[Any]) -> bool:

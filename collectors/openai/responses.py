@@ -7,6 +7,7 @@
 | vLLM ``/inference/v1/generate`` | ``token_ids`` | ``logprobs.content[]`` with ``rank`` |
 | SGLang ``meta_info.output_token_logprobs`` | second of each tuple, ``output_ids`` | first of each tuple |
 | LMDeploy ``output_token_logprobs`` of pairs | second of each pair | first of each pair |
+| llama.cpp with ``post_sampling_probs`` | ``id`` of an entry | log of ``prob`` |
 
 Nothing here fails on a strange value: a number that is none counts as not reported.
 """
@@ -24,11 +25,12 @@ VLLM_SENTINEL = -9998.5
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One position as reported: id where told, log-probability in nats, most likely tokens."""
+    """One position as reported: id where told, log-probability in nats, most likely tokens, rank or 0."""
 
     token_id: int | None
     logprob: float | None
     top: tuple[tuple[int, float], ...] = ()
+    rank: int = 0
 
 
 @dataclass(slots=True)
@@ -51,6 +53,12 @@ class Spoken:
         Length of the prompt, where told.
     is_out_of_step : bool
         Chunks did not add up to what the engine counted.
+    is_wide : bool
+        An entry's text is not ASCII: a character may have taken several tokens.
+    finish_reason : str
+        As told last.
+    counted : int or None
+        Tokens of this choice as the engine counted them, where it told that beside this choice alone.
     """
 
     ids: list[int] = field(default_factory=list)
@@ -60,6 +68,9 @@ class Spoken:
     weights: list[str] = field(default_factory=list)
     prompt_tokens: int | None = None
     is_out_of_step: bool = False
+    is_wide: bool = False
+    finish_reason: str = ""
+    counted: int | None = None
 
     def read_choice(self, choice: Mapping[str, Any], *, now_ns: int) -> None:
         """Add what a choice of an OpenAI-like answer or chunk says."""
@@ -73,7 +84,9 @@ class Spoken:
             self.entries += _tuples(tuples, choice.get("output_top_logprobs"))
         else:
             self.entries += _entries(choice.get("logprobs"))
+            self.is_wide |= _is_wide(choice.get("logprobs"))
         self.is_finished |= choice.get("finish_reason") is not None
+        self.finish_reason = str(choice.get("finish_reason") or self.finish_reason)
         if isinstance(told := choice.get("prompt_token_ids"), list):
             self.prompt_tokens = len(told)
         self._learn(choice)
@@ -137,7 +150,7 @@ def read_prompt_logprobs(told: Any) -> list[Entry]:
     Examples
     --------
     >>> read_prompt_logprobs([None, {"7": {"logprob": -0.5, "rank": 1}}])
-    [Entry(token_id=None, logprob=None, top=()), Entry(token_id=7, logprob=-0.5, top=((7, -0.5),))]
+    [Entry(token_id=None, logprob=None, top=(), rank=0), Entry(token_id=7, logprob=-0.5, top=((7, -0.5),), rank=1)]
     """
     return [_prompt_entry(one) for one in told] if isinstance(told, list) else []
 
@@ -146,7 +159,9 @@ def _prompt_entry(told: Any) -> Entry:
     if not isinstance(told, Mapping) or not told:
         return Entry(None, None)
     rows = [(_id_of(key), _ranked(value)) for key, value in told.items()]
-    return Entry(rows[0][0], rows[0][1], _known(rows))
+    own = next(iter(told.values()))
+    rank = _rank(own.get("rank")) if isinstance(own, Mapping) else 0
+    return Entry(rows[0][0], rows[0][1], _known(rows), rank)
 
 
 def _ids(told: Any) -> list[int]:
@@ -173,16 +188,29 @@ def _entries(logprobs: Any) -> list[Entry]:
     return []
 
 
+def _is_wide(logprobs: Any) -> bool:
+    content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
+    texts = (
+        [one.get("token") for one in content if isinstance(one, Mapping)] if isinstance(content, list) else []
+    )
+    return any(isinstance(text, str) and not text.isascii() for text in texts)
+
+
 def _content_entry(told: Any) -> Entry:
     if not isinstance(told, Mapping):
         return Entry(None, None)
-    top = told.get("top_logprobs")
+    top = told.get("top_logprobs", told.get("top_probs"))
     rows = (
         [(_entry_id(one), _ranked(one)) for one in top if isinstance(one, Mapping)]
         if isinstance(top, list)
         else []
     )
-    return Entry(_entry_id(told), _ranked(told), _known(rows))
+    return Entry(_entry_id(told), _ranked(told), _known(rows), _rank(told.get("rank")))
+
+
+def _rank(told: Any) -> int:
+    """A rank from 1; 0 for anything else, which is not reported."""
+    return told if isinstance(told, int) and not isinstance(told, bool) and 0 < told < 1 << 32 else 0
 
 
 def _entry_id(told: Mapping[str, Any]) -> int | None:
@@ -246,11 +274,18 @@ def _ranked(told: Any) -> float | None:
     """
     if not isinstance(told, Mapping):
         return None
-    value = _number(told.get("logprob"))
+    value = _number(told.get("logprob")) if "logprob" in told else _log(_number(told.get("prob")))
     is_nan = "rank" in told and (
         told["rank"] == 0 or (told["rank"] is None and value is not None and value <= VLLM_SENTINEL)
     )
     return math.nan if is_nan else value
+
+
+def _log(prob: float | None) -> float | None:
+    """Log of a probability as told; of zero -inf, of what is no probability NaN."""
+    if prob is None:
+        return None
+    return math.log(prob) if prob > 0 else -math.inf if prob == 0 else math.nan
 
 
 def _number(told: Any) -> float | None:

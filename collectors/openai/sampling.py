@@ -1,4 +1,4 @@
-"""How a request asked for its tokens to be drawn."""
+"""How a request asked for its tokens to be drawn, and by which law the engine then reports."""
 
 import hashlib
 import json
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from paritas.collectors.openai.engines import Engine, EngineFacts
-from paritas.records import Sampling
+from paritas.records import LogprobSemantics, Sampling
 
 __all__ = ["sampling_of"]
 
@@ -39,13 +39,20 @@ PROCESSORS: Mapping[str, object] = {
     "dry_multiplier": 0,
     "typical_p": 1,
     "mirostat": 0,
+    "top_n_sigma": -1,
+    "dynatemp_range": 0,
+    "adaptive_target": -1,
+    "samplers": ["penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"],
 }
 # SGLang draws greedily below this and reports log-probabilities of T = 1.
 SGLANG_GREEDY = 1e-6
 
 
 def sampling_of(asked: Mapping[str, Any], facts: EngineFacts) -> Sampling:
-    """Return the sampling of a request; what it does not say is None, for engines have own defaults.
+    """Return the sampling of a request; what neither it nor the engine's defaults say is None.
+
+    llama.cpp tells its defaults, and they are no neutral ones: temperature 0.8, top-k 40, top-p 0.95,
+    min-p 0.05.  It truncates first and divides by the temperature then.
 
     Examples
     --------
@@ -54,7 +61,10 @@ def sampling_of(asked: Mapping[str, Any], facts: EngineFacts) -> Sampling:
     >>> told.temperature, told.top_k, told.top_p, told.semantics.value
     (0.6, -1, None, 'temperature_only')
     """
+    asked = {**facts.defaults, **{name: value for name, value in asked.items() if value is not None}}
     temperature, top_k = _number(asked.get("temperature")), _whole(asked.get("top_k"))
+    if facts.engine is Engine.LLAMACPP and temperature is not None:
+        temperature = max(temperature, 0.0)  # below zero is greedy too
     if facts.engine is Engine.SGLANG and temperature is not None and temperature < SGLANG_GREEDY:
         temperature, top_k = 1.0, 1
     return Sampling(
@@ -63,8 +73,14 @@ def sampling_of(asked: Mapping[str, Any], facts: EngineFacts) -> Sampling:
         top_k=top_k,
         min_p=_number(asked.get("min_p")),
         processors=_processors(asked),
-        semantics=facts.semantics,
+        semantics=_semantics(asked, facts),
     )
+
+
+def _semantics(asked: Mapping[str, Any], facts: EngineFacts) -> LogprobSemantics:
+    """The engine's law, or the one that this request asked llama.cpp for."""
+    is_after = facts.engine is Engine.LLAMACPP and asked.get("post_sampling_probs") is True
+    return LogprobSemantics.PROCESSED if is_after else facts.semantics
 
 
 def _processors(asked: Mapping[str, Any]) -> str:
@@ -90,7 +106,7 @@ def _forces_a_tool(choice: Any) -> bool:
 def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
-    return float(value)
+    return float(f"{value:.7g}")  # llama.cpp tells its defaults as widened float32
 
 
 def _whole(value: Any) -> int | None:

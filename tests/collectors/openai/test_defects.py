@@ -12,7 +12,9 @@ import pytest
 from engine_answers import HASHER, LLAMACPP, SGLANG, VLLM, chat, entry, seen_in, sglang
 
 from paritas.collectors.openai import Engine, facts_of, plan_of
+from paritas.collectors.openai.columns import columns_of
 from paritas.collectors.openai.requests import Route, Unobserved
+from paritas.collectors.openai.responses import Spoken
 from paritas.records import LogprobSemantics, TokenStatus
 
 VALID, MISSING, SENTINEL, NONFINITE, POSITIVE = (
@@ -85,6 +87,23 @@ def test_rank_tells_nan_on_the_tokens_route(rank, logprob, status):
         ],
     }
     assert statuses(answer, Route.TOKENS)[0] == [status]
+
+
+def test_ranks_of_the_tokens_route_arrive():
+    told = [(5, 1), (6, None), (7, 0), (8, 48_000), (9, True), (10, -1)]
+    content = [{"token_id": token, "logprob": -0.5, "rank": rank, "top_logprobs": []} for token, rank in told]
+    spoken = Spoken()
+    spoken.read_choice(
+        {"index": 0, "token_ids": list(range(5, 11)), "logprobs": {"content": content}}, now_ns=0
+    )
+    columns = columns_of(spoken, HASHER, top_k=0)
+    assert columns.rank.tolist() == [1, 0, 0, 48_000, 0, 0]
+    del content[0]["rank"], content[3]["rank"]
+    spoken = Spoken()
+    spoken.read_choice(
+        {"index": 0, "token_ids": list(range(5, 11)), "logprobs": {"content": content}}, now_ns=0
+    )
+    assert columns_of(spoken, HASHER, top_k=0).rank is None
 
 
 @pytest.mark.parametrize("report", ["vllm 17876", "llama.cpp 27972", "TensorRT-LLM 2406", "lmdeploy 2232"])
@@ -373,8 +392,16 @@ def test_llamacpp_streams():
     assert (seen.doubts.total(), trace.sampling.semantics) == (0, LogprobSemantics.RAW)
 
 
-def test_llamacpp_with_post_sampling_probs_tells_no_logprobs():
-    """The fields become linear `prob` and `top_probs`: nothing that may be read as nats."""
-    content = [{"id": 5, "token": "a", "bytes": [97], "prob": 0.5, "top_probs": [{"id": 5, "prob": 0.5}]}]
-    seen = seen_in([chat(content)], Route.CHAT, LLAMACPP, top_k=1)
-    assert (seen.traces[0].status.tolist(), dict(seen.doubts)) == ([MISSING], {"no_logprobs": 1})
+def test_llamacpp_with_post_sampling_probs_tells_another_law():
+    """The fields become linear `prob` and `top_probs`, of the law the token was drawn from."""
+    content = [
+        {"id": 5, "token": "a", "bytes": [97], "prob": 0.5, "top_probs": [{"id": 6, "prob": 0.5}]},
+        {"id": 5, "token": "a", "bytes": [97], "prob": 0.0, "top_probs": []},
+        {"id": 5, "token": "a", "bytes": [97], "prob": -0.5, "top_probs": []},
+        {"id": 5, "token": "a", "bytes": [97], "prob": None, "top_probs": []},
+    ]
+    asked = {"post_sampling_probs": True, "logprobs": True, "top_logprobs": 1}
+    (trace,) = seen_in([chat(content)], Route.CHAT, LLAMACPP, asked=asked).traces
+    assert trace.logprob[0] == trace.top.logprob[0, 0] == np.float32(np.log(0.5))
+    assert trace.status.tolist() == [VALID, NONFINITE, NONFINITE, MISSING]
+    assert trace.sampling.semantics is LogprobSemantics.PROCESSED
