@@ -2,8 +2,10 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stderr
 from dataclasses import replace
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,17 @@ from paritas.records import KernelIdentity
 __all__ = ["HfModel", "open_model"]
 
 MANY = 16
+# What loading a checkpoint raises where the folder or the machine is at fault; a build without CUDA asserts.
+LOADING = (
+    ImportError,
+    OSError,
+    RuntimeError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+)
 CHUNK = 64  # response positions whose whole laws are compared at once
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "vocab.txt")
 
@@ -55,11 +68,21 @@ def _loaded(folder: Path, spec: KernelSpec) -> Any:
         told["attn_implementation"] = spec.options["attention"]
     device = spec.options.get("device", "cuda" if torch.cuda.is_available() else "cpu")
     try:
-        model = transformers.AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, **told)
-        moved = model.eval().requires_grad_(requires_grad=False).to(device)
-    except (ImportError, OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
+        with redirect_stderr(StringIO()):  # loading a quantised checkpoint shows progress bars of its own
+            model = transformers.AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, **told)
+            moved = model.eval().requires_grad_(requires_grad=False).to(device)
+            _unpack(moved)
+    except LOADING as error:
         raise UsageError(f"{spec.flag} {folder}: cannot be loaded as asked", hint=_reason(error)) from error
     return quantized(moved, spec) if "quantization" in spec.options else moved
+
+
+def _unpack(model: Any) -> None:
+    """Let a quantised checkpoint turn its packed weights into numbers now: some do so in the first pass."""
+    if getattr(model.config, "quantization_config", None) is not None:
+        torch = pytorch()
+        with torch.inference_mode():
+            model(input_ids=torch.zeros((1, 1), dtype=torch.int64, device=model.device))
 
 
 def _reason(error: Exception) -> str:

@@ -30,8 +30,12 @@ def quantized(model: Any, spec: KernelSpec) -> Any:
     Raises
     ------
     UsageError
-        A layer does not divide into groups.
+        The checkpoint is quantised already, or a layer does not divide into groups.
     """
+    if getattr(model.config, "quantization_config", None) is not None:
+        hint = "leave quantization=… out: the checkpoint is loaded as it was quantised"
+        raise UsageError(f"{spec.flag} {spec.target}: is quantised already", hint=hint)
+    _check_widths(model, spec)
     library = import_module("compressed_tensors.quantization")
     helpers = import_module("compressed_tensors.quantization.utils")
     library.apply_quantization_config(model, _config(library, spec.options["quantization"]))
@@ -54,12 +58,22 @@ def _config(library: Any, name: str) -> Any:
     )
 
 
+def _check_widths(model: Any, spec: KernelSpec) -> None:
+    """Weights of 4 bits share scales in groups; the others by channel, of any width."""
+    if spec.options["quantization"] != "int4":
+        return
+    linear = pytorch().nn.Linear
+    widths = (m.in_features for n, m in model.named_modules() if isinstance(m, linear) and n != "lm_head")
+    odd = next((width for width in widths if width % GROUP), None)
+    if odd is not None:
+        message = f"{spec.flag} {spec.target}: a layer of width {odd} does not divide into groups of {GROUP}"
+        raise UsageError(message, hint="quantization=fp8_e4m3 and int8 take every width")
+
+
 def _round_weights(module: Any, arguments: Any, calculate: Any) -> None:
     """Round the weights, each channel or group of a channel scaled by its smallest and largest."""
     weight = module.weight.data
     width = arguments.group_size or weight.shape[-1]
-    if weight.shape[-1] % width:
-        raise UsageError(f"a layer of width {weight.shape[-1]} does not divide into groups of {width}")
     rows = weight.unflatten(-1, (-1, width))
     scale, zero = calculate(rows.amin(-1), rows.amax(-1), arguments)
     quantization = import_module("compressed_tensors.quantization")

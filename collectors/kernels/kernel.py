@@ -92,6 +92,10 @@ class Sampler(Protocol):
         """Return the sampling with the semantics of what is reported under it."""
         ...
 
+    def encode(self, text: str) -> Ids | None:
+        """Return the token ids its own tokenizer makes of a text; None where it does not tell."""
+        ...
+
     def batch(self, max_tokens: int) -> int:
         """Return how many responses fit one call."""
         ...

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from paritas.collectors.kernels.kernel import Answer, Ask, Decoder, Forward, Ids, Rows, Scored
 from paritas.collectors.kernels.law import draw, law_of, most_likely
+from paritas.errors import UsageError
 from paritas.exact import ExactDrift, exact_drift, join_drifts
 from paritas.records import KernelIdentity, LogprobSemantics, Sampling
 
@@ -40,6 +41,14 @@ class LocalSampler:
     def law(self, asked: Sampling) -> Sampling:
         """Tokens are drawn from the very law that is reported."""
         return replace(asked, semantics=LogprobSemantics.PROCESSED)
+
+    def encode(self, text: str) -> Ids | None:
+        """Return the tokens of the model's own tokenizer; None where it has none."""
+        encode = getattr(self._decoder, "encode", None)
+        try:
+            return None if encode is None else encode(text, ())
+        except UsageError:  # no tokenizer lies beside the model, which takes token ids as they come
+            return None
 
     def batch(self, max_tokens: int) -> int:
         """Return how many responses fit the memory for whole laws."""

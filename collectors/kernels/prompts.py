@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paritas.collectors.dumps.fields import Row, label, parse_row, sequence, text, token_ids
-from paritas.collectors.dumps.lines import Line, check_file, read_lines
+from paritas.collectors.dumps.lines import Line, read_lines
 from paritas.collectors.dumps.problem import LineError, Problem, ProblemReason
 from paritas.collectors.dumps.recorded_fields import RESERVED as RECORDED
 from paritas.collectors.dumps.traces import labels_of
@@ -30,7 +30,12 @@ CONTENT = ("prompt", "messages", "prompt_token_ids")
 # A label must not be taken for a field of the recording that it is carried to.
 RESERVED = RECORDED | {"id", "finish_reason", *CONTENT}
 SHAPE_HINT = "each line needs one of prompt (a text), messages (a chat) or prompt_token_ids"
+MISSING_HINT = "give the suite with --prompts FILE"
 SUFFIX_HINT = "name it .jsonl (one JSON object a line) or .txt (one prompt a line)"
+
+
+TEXT_HINT = "save the file as UTF-8, one prompt a line"
+EMPTY_HINT = {"jsonl": SHAPE_HINT, "txt": "each line that is not blank is a prompt"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +56,28 @@ class Prompt:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_prompts(path: Path) -> tuple[Prompt, ...]:
+def read_prompts(path: Path, *, missing_hint: str = MISSING_HINT) -> tuple[Prompt, ...]:
     """Read a whole suite.
+
+    Parameters
+    ----------
+    missing_hint : str
+        What to do where there is no such file; who named it knows.
 
     Raises
     ------
     UsageError
         No such file, unknown suffix, no prompt in it, or the first line that is wrong.
     """
-    check_file(path)
+    if not path.is_file():
+        told = "is a folder, expected a file" if path.is_dir() else "no such file"
+        raise UsageError(f"{path}: {told}", hint=missing_hint)
     kind = path.name.removesuffix(".gz").rpartition(".")[2]
     if kind not in ("jsonl", "txt"):
         raise UsageError(f"{path}: unknown kind of prompt file", hint=SUFFIX_HINT)
     prompts = tuple(_prompts(path, is_text=kind == "txt"))
     if not prompts:
-        raise UsageError(f"{path}: holds no prompt", hint=SUFFIX_HINT)
+        raise UsageError(f"{path}: holds no prompt", hint=EMPTY_HINT[kind])
     _check_ids(prompts)
     return prompts
 
@@ -80,7 +92,8 @@ def _prompts(path: Path, *, is_text: bool) -> Iterator[Prompt]:
             yield _plain(line, path) if is_text else _decoded(line, path)
         except LineError as error:
             problem = error.at(str(path), line.number)
-            raise UsageError(f"{problem.place}: {problem.message}", hint=problem.hint) from error
+            hint = problem.hint or (TEXT_HINT if is_text else SHAPE_HINT)
+            raise UsageError(f"{problem.place}: {problem.message}", hint=hint) from error
 
 
 def _content(line: Line) -> bytes:
@@ -140,5 +153,8 @@ def _check_ids(prompts: tuple[Prompt, ...]) -> None:
     first: dict[str, str] = {}
     for prompt in prompts:
         if prompt.id in first:
-            raise UsageError(f"{prompt.place}: the id {prompt.id!r} is taken", hint=f"by {first[prompt.id]}")
+            raise UsageError(
+                f"{prompt.place}: the id {prompt.id!r} is taken",
+                hint=f"by {first[prompt.id]}; ids are unique",
+            )
         first[prompt.id] = prompt.place

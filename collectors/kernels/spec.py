@@ -14,6 +14,34 @@ KINDS_HINT = "hf:DIR, vllm:URL or llamacpp:FILE, each with ,NAME=VALUE options"
 DTYPES = ("float32", "bfloat16", "float16")
 QUANTIZATIONS = ("fp8_e4m3", "int8", "int4")
 LAW = ("temperature", "top_p", "top_k", "min_p")
+TWICE_HINT = "give each option once"
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """The numbers an option takes, and how they are told to a person."""
+
+    says: str
+    low: float
+    high: float
+    low_is_out: bool = False
+    whole: bool = False
+
+    def holds(self, value: float) -> bool:
+        inside = self.low < value <= self.high if self.low_is_out else self.low <= value <= self.high
+        return inside and (not self.whole or value.is_integer())
+
+
+# As of the options --temperature, --top-p, --top-k and --min-p.
+RANGES: Mapping[str, _Range] = MappingProxyType(
+    {
+        "temperature": _Range("a number above 0, at most 100", 0.0, 100.0, low_is_out=True),
+        "top_p": _Range("a number above 0, at most 1", 0.0, 1.0, low_is_out=True),
+        "top_k": _Range("a whole number from 0", 0.0, float(1 << 31), whole=True),
+        "min_p": _Range("a number from 0 to 1", 0.0, 1.0),
+        "threads": _Range("a whole number from 1", 1.0, 4096.0, whole=True),
+    }
+)
 
 # What each kind of kernel takes; a tuple is the closed list of values, None any text.
 Choices = Mapping[str, tuple[str, ...] | None]
@@ -41,7 +69,7 @@ class KernelSpec:
     target : str
         Folder, address or file.
     options : mapping of str to str
-        As written; names and closed values are checked, numbers are not.
+        As written, and checked.
     """
 
     role: Role
@@ -55,18 +83,9 @@ class KernelSpec:
         return f"--{self.role.value}"
 
     def number(self, name: str) -> float | None:
-        """Return an option as a number; None if it was not given.
-
-        Raises
-        ------
-        UsageError
-            It is no number.
-        """
+        """Return an option as a number; None if it was not given."""
         text = self.options.get(name)
-        try:
-            return None if text is None else float(text)
-        except ValueError as error:
-            raise UsageError(f"{self.flag}: {name}={text} is no number") from error
+        return None if text is None else float(text)
 
 
 def parse_spec(text: str, role: Role) -> KernelSpec:
@@ -75,7 +94,7 @@ def parse_spec(text: str, role: Role) -> KernelSpec:
     Raises
     ------
     UsageError
-        Unknown kind, option or value.
+        Unknown kind, option or value; a number that is none or out of range.
 
     Examples
     --------
@@ -92,7 +111,7 @@ def parse_spec(text: str, role: Role) -> KernelSpec:
         raise UsageError(f"--{role.value} {text}: names no kernel after {kind}:", hint=KINDS_HINT)
     options = dict(_option(part, kind, role, takes) for part in rest)
     if len(options) < len(rest):
-        raise UsageError(f"--{role.value} {text}: an option is given twice")
+        raise UsageError(f"--{role.value} {text}: an option is given twice", hint=TWICE_HINT)
     return KernelSpec(role, kind, target, options)
 
 
@@ -114,7 +133,20 @@ def _option(part: str, kind: str, role: Role, takes: Choices) -> tuple[str, str]
     if allowed is not None and value not in allowed:
         hint = f"known are {', '.join(allowed)}"
         raise UsageError(f"--{role.value}: unknown {name} {value!r}", hint=hint)
+    if name in RANGES:
+        _check_number(name, value, role)
     return name, value
+
+
+def _check_number(name: str, text: str, role: Role) -> None:
+    allowed = RANGES[name]
+    hint = f"{name} is {allowed.says}"
+    try:
+        value = float(text)
+    except ValueError as error:
+        raise UsageError(f"--{role.value}: {name}={text} is no number", hint=hint) from error
+    if not allowed.holds(value):
+        raise UsageError(f"--{role.value}: {name}={text} is out of range", hint=hint)
 
 
 def _near(name: str, takes: Choices) -> str:

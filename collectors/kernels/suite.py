@@ -6,12 +6,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from paritas.collectors.kernels.fit import check_answer, check_sizes
 from paritas.collectors.kernels.kernel import Answer, Ask, Ids, Sampler, Scored, Scorer
 from paritas.collectors.kernels.prompts import Prompt
 from paritas.errors import UsageError
 from paritas.records import LogprobSemantics, Sampling
 
 __all__ = ["Suite", "asks_of", "run_suite", "scoring_law"]
+
+NOTHING_HINT = "give another prompt: a kernel scores what follows at least one token"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ def _encoded(prompt: Prompt, scorer: Scorer) -> Ids:
     if not ids.size:
         ids = scorer.encode(prompt.text, prompt.messages)
     if not ids.size:
-        raise UsageError(f"{prompt.place}: the tokenizer makes no token of it")
+        raise UsageError(f"{prompt.place}: the tokenizer makes no token of it", hint=NOTHING_HINT)
     limit = scorer.vocabulary
     if limit is not None and int(ids.max()) >= limit:
         message = f"{prompt.place}: token id {int(ids.max())} is outside the vocabulary of {limit}"
@@ -103,24 +106,12 @@ def run_suite(
     UsageError
         The kernels do not have one vocabulary, or a response is longer than one of them takes.
     """
-    _check(sampler, scorer, asks)
+    check_sizes(sampler, scorer, asks)
     for group in _groups(asks, sampler):
         for answer in sampler.sample(group, drawn):
             if answer.token.size:
+                check_answer(answer, scorer)
                 yield answer, scorer.score(answer, scored)
-
-
-def _check(sampler: Sampler, scorer: Scorer, asks: Sequence[Ask]) -> None:
-    sizes = {kernel.vocabulary for kernel in (sampler, scorer)} - {None}
-    if len(sizes) > 1:
-        message = f"the kernels have vocabularies of {sampler.vocabulary} and {scorer.vocabulary} tokens"
-        raise UsageError(message, hint="do they hold the same policy?")
-    known = [size for kernel in (sampler, scorer) if (size := kernel.context) is not None]
-    limit = min(known, default=None)
-    long = next((a for a in asks if limit is not None and a.prompt.size + a.max_tokens > limit), None)
-    if long is not None:
-        message = f"prompt {long.group_id!r} has {long.prompt.size} tokens and the response {long.max_tokens}"
-        raise UsageError(f"{message}: a kernel takes {limit}", hint="give a smaller --max-tokens")
 
 
 def _groups(asks: Sequence[Ask], sampler: Sampler) -> list[list[Ask]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from paritas.collectors.kernels.kernel import Answer, Ask
+from paritas.collectors.kernels.kernel import Answer, Ask, Ids
 from paritas.collectors.kernels.law import is_neutral
 from paritas.collectors.kernels.spec import KernelSpec
 from paritas.collectors.openai.engines import PROBES, EngineFacts, facts_of
@@ -89,6 +89,15 @@ class VllmKernel:
             raise UsageError(f"{self._url}: does not say what its log-probabilities mean", hint=MODE_HINT)
         unknown = semantics is LogprobSemantics.UNKNOWN
         return replace(asked, semantics=LogprobSemantics.RAW if unknown else semantics)
+
+    def encode(self, text: str) -> Ids | None:
+        """Return the tokens of ``/tokenize``; None where the server has no such path."""
+        body = json.dumps({"model": self._model, "prompt": text}).encode()
+        told = _probed(self._url, "/tokenize", body=body)
+        tokens = told.get("tokens") if isinstance(told, dict) else None
+        if not isinstance(tokens, list) or not all(isinstance(token, int) for token in tokens):
+            return None
+        return np.array(tokens, np.int64)
 
     def batch(self, max_tokens: int) -> int:  # noqa: ARG002 -- the server's memory is its own affair
         """Return how many requests are sent at once."""
@@ -172,10 +181,10 @@ def _chosen(models: Mapping[str, Any], wanted: str | None, url: str) -> str:
     raise UsageError(f"{url}: serves no model {wanted!r}", hint=f"it serves {known}")
 
 
-def _probed(url: str, path: str) -> Any:
+def _probed(url: str, path: str, *, body: bytes | None = None) -> Any:
     """Return an answer; None where the server knows no such path."""
     try:
-        return _json(url, path, timeout_s=PROBE_S)
+        return _json(url, path, timeout_s=PROBE_S, body=body)
     except UsageError:
         return None
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paritas.commands.floor_limits import add_floor_options, load_with_floors
 from paritas.errors import UsageError
 from paritas.records import Role, Sampling
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from paritas.contracts.model import Contract
 
 __all__ = ["register"]
+
+GIVEN_HINT = "--prompts FILE takes a .jsonl or .txt file"
+DECLARED_HINT = "the contract's gate offline_ci names it, beside the contract; --prompts FILE gives another"
 
 
 def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -46,6 +50,7 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "(default: the suite that the contract's gate offline_ci names)",
     )
     _add_drawing(parser)
+    add_floor_options(parser)
     _add_output(parser)
     parser.set_defaults(run=run)
 
@@ -110,25 +115,21 @@ def _number(says: str, low: float, high: float, *, open_low: bool = False) -> Ca
 
 def run(arguments: argparse.Namespace) -> int:
     """Run, judge, show and keep; return the exit code of the judgement."""
+    from paritas.commands.certify_files import check_writable, write_report
     from paritas.commands.certify_run import certify
-    from paritas.contracts.load import load_named
 
-    contract = load_named(arguments.contract)
-    found = certify(contract, _plan(contract, arguments), out=arguments.out)
+    contract = load_with_floors(arguments.contract, arguments)
+    plan = _plan(contract, arguments)
     if arguments.junit is not None:
-        _write(arguments.junit, found.junit())
+        check_writable(arguments.junit)  # not first after the run, which takes long
+    found = certify(contract, plan, out=arguments.out)
+    if arguments.junit is not None:
+        write_report(arguments.junit, found.junit())
     if arguments.json:
         sys.stdout.write(json.dumps(found.as_dict(), indent=2, allow_nan=False) + "\n")
     else:
         found.show()
     return int(found.judgement.exit_code)
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def _plan(contract: "Contract", arguments: argparse.Namespace) -> "Plan":
@@ -138,7 +139,11 @@ def _plan(contract: "Contract", arguments: argparse.Namespace) -> "Plan":
 
     train = parse_spec(arguments.train, Role.TRAIN)
     inference = parse_spec(arguments.inference, Role.INFERENCE)
-    prompts = read_prompts(arguments.prompts or _declared_suite(contract))
+    prompts = (
+        read_prompts(arguments.prompts, missing_hint=GIVEN_HINT)
+        if arguments.prompts is not None
+        else read_prompts(_declared_suite(contract), missing_hint=DECLARED_HINT)
+    )
     drawn = Sampling(arguments.temperature, arguments.top_p, arguments.top_k, arguments.min_p)
     suite = Suite(prompts, arguments.samples, arguments.max_tokens, arguments.seed)
     return Plan(train, inference, suite, drawn, arguments.top_logprobs)

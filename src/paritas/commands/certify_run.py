@@ -3,14 +3,11 @@
 The judgement is made from the recording that was just written, so `paritas check` says the same.
 """
 
-import contextlib
-import gzip
 import json
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from paritas.collectors.kernels import (
@@ -23,12 +20,13 @@ from paritas.collectors.kernels import (
     scoring_law,
 )
 from paritas.collectors.kernels.divergence import Divergence
+from paritas.collectors.kernels.fit import check_tokenizers
 from paritas.collectors.kernels.recording import inference_line, train_line
+from paritas.commands.certify_files import made_folder, recording_folder, write_line, write_report, writing
 from paritas.commands.jsonable import finite
 from paritas.commands.junit import junit_xml
 from paritas.commands.offline import Judgement, judge_recording
 from paritas.contracts.model import Contract
-from paritas.errors import UsageError
 from paritas.records import Sampling
 
 if TYPE_CHECKING:
@@ -103,7 +101,10 @@ class Certification:
         out = wide_console()
         show_judgement(self.judgement, out)
         told = {k: v for k, v in self.divergence.as_dict().items() if isinstance(v, float)}
-        out.print("\n[bold]divergence[/]  " + ", ".join(f"{name} {number(v)}" for name, v in told.items()))
+        exact = self.divergence.exact_tokens > 0
+        of = "exact, of whole distributions" if exact else "estimated from the sampled tokens"
+        numbers = ", ".join(f"{name} {number(value)}" for name, value in told.items())
+        out.print(f"\n[bold]divergence[/]  {numbers}; {of}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,11 @@ def certify(contract: Contract, plan: Plan, *, out: Path | None) -> Certificatio
     UsageError
         A kernel cannot be opened or asked, the kernels do not fit, or `out` cannot be written.
     """
+    if out is not None:
+        made_folder(out)  # before the models are loaded, which takes long
+    _say_opening(plan.inference)
     sampler = open_sampler(plan.inference, top_k=plan.top_logprobs)  # first: a server answers at once
+    _say_opening(plan.train)
     scorer = open_scorer(plan.train, top_k=plan.top_logprobs)
     return certify_pair(contract, plan, Kernels(sampler, scorer), out=out)
 
@@ -132,7 +137,8 @@ def certify_pair(contract: Contract, plan: Plan, kernels: Kernels, *, out: Path 
     drawn = kernels.sampler.law(plan.drawn)
     scored = scoring_law(drawn, _changed(plan.train))
     asks = asks_of(plan.suite, kernels.scorer)
-    with _folder(out) as folder:
+    check_tokenizers(kernels.sampler, kernels.scorer, plan.suite.prompts)
+    with recording_folder(out) as folder:
         answers = run_suite(kernels.sampler, kernels.scorer, asks, drawn=drawn, scored=scored)
         divergence = _record(_shown(answers, asks), folder, kernels, (drawn, scored))
         judgement = judge_recording(contract, folder / SERVE, folder / TRAIN)
@@ -145,25 +151,14 @@ def certify_pair(contract: Contract, plan: Plan, kernels: Kernels, *, out: Path 
 def _changed(spec: KernelSpec) -> Sampling:
     """The parts of the scoring law that were given with the kernel."""
     told = {name: spec.number(name) for name in LAW}
-    for name, value in told.items():
-        if value is not None and not (value > 0.0 or (value == 0.0 and name in ("top_k", "min_p"))):
-            raise UsageError(f"{spec.flag}: {name}={spec.options[name]} is out of range")
     top_k = told["top_k"]
     return Sampling(told["temperature"], told["top_p"], None if top_k is None else int(top_k), told["min_p"])
 
 
-@contextlib.contextmanager
-def _folder(out: Path | None) -> Iterator[Path]:
-    """Give the folder to record into; one that vanishes where none is to be kept."""
-    if out is None:
-        with TemporaryDirectory(prefix="paritas-certify-") as made:
-            yield Path(made)
-        return
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{out}: cannot be made: {error.strerror}") from error
-    yield out
+def _say_opening(spec: KernelSpec) -> None:
+    """Tell a person who waits; models take long to load and servers to answer."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"opening {spec.flag} {spec.kind}:{spec.target}\n")
 
 
 def _record(
@@ -174,29 +169,12 @@ def _record(
 ) -> Divergence:
     """Write both files line by line; they get their names when they are complete."""
     divergence = Divergence()
-    with _written(folder / SERVE) as serve, _written(folder / TRAIN) as train:
+    with writing(folder / SERVE) as serve, writing(folder / TRAIN) as train:
         for answer, scored in pairs:
             divergence.add(answer, scored)
-            _write(serve, inference_line(answer, kernels.sampler.identity, laws[0]))
-            _write(train, train_line(answer, scored, kernels.scorer.identity, laws[1]))
+            write_line(serve, inference_line(answer, kernels.sampler.identity, laws[0]))
+            write_line(train, train_line(answer, scored, kernels.scorer.identity, laws[1]))
     return divergence
-
-
-@contextlib.contextmanager
-def _written(path: Path) -> Iterator[gzip.GzipFile]:
-    beside = path.with_name(f".{path.name}.part")
-    try:
-        with gzip.GzipFile(beside, "wb", compresslevel=6, mtime=0) as file:
-            yield file
-        beside.replace(path)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def _write(file: gzip.GzipFile, line: dict[str, object]) -> None:
-    file.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
 
 
 def _shown(
@@ -218,4 +196,4 @@ def _keep(found: Certification, folder: Path) -> None:
     """Write what is kept beside the recording."""
     report = json.dumps(found.as_dict(), indent=2, allow_nan=False).encode() + b"\n"
     for name, content in (("report.json", report), ("junit.xml", found.junit())):
-        (folder / name).write_bytes(content)
+        write_report(folder / name, content)

@@ -47,15 +47,15 @@ WRONG = {
     "[1]": ("a list, not an object", "each line must be one JSON object (JSON Lines)"),
     '{"text": "a"}': ("holds no prompt", SHAPE),
     '{"prompt": "a", "prompt_token_ids": [1]}': ("holds prompt and prompt_token_ids", SHAPE),
-    '{"prompt": " "}': ("'prompt' is empty", ""),
-    '{"prompt": 3}': ("'prompt' is an integer, expected text", ""),
-    '{"prompt_token_ids": []}': ("'prompt_token_ids' is empty", ""),
+    '{"prompt": " "}': ("'prompt' is empty", SHAPE),
+    '{"prompt": 3}': ("'prompt' is an integer, expected text", SHAPE),
+    '{"prompt_token_ids": []}': ("'prompt_token_ids' is empty", SHAPE),
     '{"prompt_token_ids": [-1]}': (
         "'prompt_token_ids[0]' is no token id: negative",
         "cut padding and labels such as -100",
     ),
-    '{"messages": [{"role": "user"}]}': ("'messages' is no list of objects with role and content", ""),
-    '{"messages": "hi"}': ("'messages' is text, expected a list", ""),
+    '{"messages": [{"role": "user"}]}': ("'messages' is no list of objects with role and content", SHAPE),
+    '{"messages": "hi"}': ("'messages' is text, expected a list", SHAPE),
 }
 
 
@@ -74,7 +74,10 @@ def test_ids_are_unique(tmp_path):
     path = written(tmp_path / "a.jsonl", {"id": "a", "prompt": "x"}, {"id": "a", "prompt": "y"})
     with pytest.raises(UsageError) as caught:
         read_prompts(path)
-    assert (str(caught.value), caught.value.hint) == (f"{path}:2: the id 'a' is taken", f"by {path}:1")
+    assert (str(caught.value), caught.value.hint) == (
+        f"{path}:2: the id 'a' is taken",
+        f"by {path}:1; ids are unique",
+    )
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.txt"])
@@ -84,7 +87,8 @@ def test_no_prompts(tmp_path, name, content):
     path.write_text(content)
     with pytest.raises(UsageError) as caught:
         read_prompts(path)
-    assert (str(caught.value), caught.value.hint) == (f"{path}: holds no prompt", SUFFIX)
+    hint = SHAPE if name == "a.jsonl" else "each line that is not blank is a prompt"
+    assert (str(caught.value), caught.value.hint) == (f"{path}: holds no prompt", hint)
 
 
 def test_the_suffix_declares_the_format(tmp_path):
@@ -94,13 +98,32 @@ def test_the_suffix_declares_the_format(tmp_path):
     assert (str(caught.value), caught.value.hint) == (f"{path}: unknown kind of prompt file", SUFFIX)
 
 
-def test_no_such_file(tmp_path):
-    with pytest.raises(UsageError, match=r"a\.jsonl: "):
-        read_prompts(tmp_path / "a.jsonl")
+@pytest.mark.parametrize(
+    ("name", "message"), [("a.jsonl", "no such file"), ("", "is a folder, expected a file")]
+)
+def test_no_such_file(tmp_path, name, message):
+    path = tmp_path / name
+    with pytest.raises(UsageError) as caught:
+        read_prompts(path)
+    assert (str(caught.value), caught.value.hint) == (
+        f"{path}: {message}",
+        "give the suite with --prompts FILE",
+    )
 
 
 def test_text_that_is_no_text(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"fine\n\xff\n")
-    with pytest.raises(UsageError, match=r"a\.txt:2: not UTF-8 text at byte 1$"):
+    with pytest.raises(UsageError) as caught:
         read_prompts(path)
+    assert str(caught.value) == f"{path}:2: not UTF-8 text at byte 1"
+    assert caught.value.hint == "save the file as UTF-8, one prompt a line"
+
+
+def test_a_compressed_file_that_was_cut(tmp_path):
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"prompt": "Once"}\n' * 500)[:-8])
+    with pytest.raises(UsageError) as caught:
+        read_prompts(path)
+    assert str(caught.value) == f"{path}:501: the gzip stream ends early"
+    assert caught.value.hint == "whole lines before this were read; copy the file again"

@@ -42,7 +42,7 @@ WRONG = {
     "hf:a,dtype=fp8": ("--inference: unknown dtype 'fp8'", "known are float32, bfloat16, float16"),
     "hf:a,dtype=float32,dtype=float16": (
         "--inference hf:a,dtype=float32,dtype=float16: an option is given twice",
-        "",
+        "give each option once",
     ),
 }
 
@@ -61,6 +61,40 @@ def test_only_a_local_model_scores():
     assert caught.value.hint == "hf:DIR: only a kernel in this process scores tokens as a trainer does"
 
 
-def test_a_number_that_is_none():
-    with pytest.raises(UsageError, match=r"^--train: temperature=warm is no number$"):
-        parse_spec("hf:a,temperature=warm", Role.TRAIN).number("temperature")
+NUMBERS = {
+    "temperature=warm": ("temperature=warm is no number", "temperature is a number above 0, at most 100"),
+    "temperature=0": ("temperature=0 is out of range", "temperature is a number above 0, at most 100"),
+    "temperature=nan": ("temperature=nan is out of range", "temperature is a number above 0, at most 100"),
+    "temperature=inf": ("temperature=inf is out of range", "temperature is a number above 0, at most 100"),
+    "top_p=-1": ("top_p=-1 is out of range", "top_p is a number above 0, at most 1"),
+    "top_p=2": ("top_p=2 is out of range", "top_p is a number above 0, at most 1"),
+    "top_k=1.5": ("top_k=1.5 is out of range", "top_k is a whole number from 0"),
+    "top_k=-1": ("top_k=-1 is out of range", "top_k is a whole number from 0"),
+    "min_p=1.01": ("min_p=1.01 is out of range", "min_p is a number from 0 to 1"),
+}
+
+
+@pytest.mark.parametrize("option", NUMBERS)
+def test_numbers_that_are_none_or_out_of_range(option):
+    with pytest.raises(UsageError) as caught:
+        parse_spec(f"hf:a,{option}", Role.TRAIN)
+    message, hint = NUMBERS[option]
+    assert (str(caught.value), caught.value.hint) == (f"--train: {message}", hint)
+
+
+@pytest.mark.parametrize("threads", ["0", "1.5"])
+def test_threads_are_counted(threads):
+    with pytest.raises(UsageError) as caught:
+        parse_spec(f"llamacpp:a.gguf,threads={threads}", Role.INFERENCE)
+    expected = f"--inference: threads={threads} is out of range", "threads is a whole number from 1"
+    assert (str(caught.value), caught.value.hint) == expected
+
+
+def test_numbers_at_the_ends_of_their_ranges():
+    spec = parse_spec("hf:a,temperature=100,top_p=1,top_k=0,min_p=1", Role.TRAIN)
+    assert [spec.number(name) for name in ("temperature", "top_p", "top_k", "min_p")] == [
+        100.0,
+        1.0,
+        0.0,
+        1.0,
+    ]

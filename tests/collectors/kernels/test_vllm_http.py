@@ -149,3 +149,25 @@ def test_logits_are_not_log_probabilities():
         f"{url}: reports logits, not log-probabilities",
         "start it with --logprobs-mode raw_logprobs",
     )
+
+
+TOKENS = {
+    b'{"count": 2, "tokens": [5, 6]}': [5, 6],
+    b'{"count": 0, "tokens": []}': [],
+    b'{"tokens": ["a"]}': None,
+    b"[]": None,
+    b"no": None,
+}
+
+
+@pytest.mark.parametrize("body", TOKENS)
+def test_how_the_server_tokenises(body):
+    with replayed_vllm(**{"/tokenize": (200, body)}) as (url, asked):
+        found = opened(url).encode("Once")
+    assert (None if found is None else found.tolist()) == TOKENS[body]
+    assert asked == [{"model": "smol", "prompt": "Once"}]
+
+
+def test_a_server_that_tells_no_tokens():
+    with replayed_vllm() as (url, _):
+        assert opened(url).encode("Once") is None

@@ -142,26 +142,15 @@ def test_an_interrupted_run_leaves_no_half_recording(tmp_path):
     assert list((tmp_path / "out").iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ("temperature=0", "--train: temperature=0 is out of range"),
-        ("top_p=-1", "--train: top_p=-1 is out of range"),
-        ("top_k=many", "--train: top_k=many is no number"),
-    ],
-)
-def test_a_scoring_law_that_is_none(option, message):
-    with pytest.raises(UsageError) as caught:
-        certify_pair(contract(), plan(None, option), kernels(0.0), out=None)
-    assert str(caught.value) == message
-
-
 def test_a_folder_that_cannot_be_made(tmp_path):
     taken = tmp_path / "out"
     taken.write_text("")
     with pytest.raises(UsageError) as caught:
         certify_pair(contract(), plan(), kernels(0.0), out=taken)
     assert str(caught.value) == f"{taken}: cannot be made: File exists"
+    assert caught.value.hint == (
+        "--out DIR takes a folder that is there or can be made, and room for the recording"
+    )
 
 
 def test_the_tables_end_with_the_divergence(capsys):
@@ -170,6 +159,7 @@ def test_the_tables_end_with_the_divergence(capsys):
     assert "token-tv" in shown
     assert "divergence  tv 0." in shown
     assert "argmax_flip_rate" in shown
+    assert shown.rstrip().endswith("; exact, of whole distributions")
 
 
 @pytest.fixture
@@ -235,9 +225,60 @@ def test_the_server_is_asked_before_a_model_is_loaded(prompts):
     assert (done.returncode, done.stderr) == (64, text)
 
 
+def refused(*arguments):
+    done = run("certify", *arguments)
+    assert (done.returncode, done.stdout) == (64, "")
+    return done.stderr
+
+
 def test_the_suite_of_the_contract_lies_beside_it(tmp_path):
     path = tmp_path / "toy.yaml"
     path.write_text(CONTRACT.replace("PROMISE", ""))
-    done = run("certify", path, *PAIR)
-    assert done.returncode == 64
-    assert done.stderr.startswith(f"[usage] {tmp_path}/prompts.jsonl: ")
+    assert refused(path, *PAIR) == (
+        f"[usage] {tmp_path}/prompts.jsonl: no such file\n"
+        "  hint: the contract's gate offline_ci names it, beside the contract; --prompts FILE gives another\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("none.jsonl", "no such file\n  hint: --prompts FILE takes a .jsonl or .txt file\n"),
+        (".", "is a folder, expected a file\n  hint: --prompts FILE takes a .jsonl or .txt file\n"),
+    ],
+)
+def test_prompts_that_are_not_there(tmp_path, name, message):
+    path = tmp_path / name
+    assert refused("dense-bf16", *PAIR, "--prompts", path) == f"[usage] {path}: {message}"
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("no/x.xml", "No such file or directory"), (".", "Is a directory")]
+)
+def test_a_report_that_could_not_be_written_is_said_before_the_run(tmp_path, prompts, name, why):
+    path = tmp_path / name
+    assert refused("dense-bf16", *PAIR, "--prompts", prompts, "--junit", path) == (
+        f"[usage] {path}: cannot be written: {why}\n  hint: is its folder there, writable and not full?\n"
+    )
+
+
+def test_a_folder_for_the_recording_is_made_before_a_kernel_is_opened(tmp_path, prompts):
+    taken = tmp_path / "taken"
+    taken.write_text("")
+    assert refused("dense-bf16", *PAIR, "--prompts", prompts, "--out", taken) == (
+        f"[usage] {taken}: cannot be made: File exists\n"
+        "  hint: --out DIR takes a folder that is there or can be made, and room for the recording\n"
+    )
+
+
+def test_the_scoring_law_is_read_before_a_kernel_is_opened(prompts):
+    pair = ("--train", "hf:a,top_p=2", "--inference", "vllm:http://127.0.0.1:1")
+    assert refused("dense-bf16", *pair, "--prompts", prompts) == (
+        "[usage] --train: top_p=2 is out of range\n  hint: top_p is a number above 0, at most 1\n"
+    )
+
+
+def test_no_such_contract(tmp_path):
+    assert refused(tmp_path / "none.yaml", *PAIR) == (
+        f"[usage] {tmp_path}/none.yaml: no such file\n  hint: paritas contract init -o FILE writes one\n"
+    )

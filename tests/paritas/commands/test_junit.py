@@ -40,6 +40,31 @@ def test_one_case_a_clause_and_slice(judged):
     assert counts["skipped"] == 0
 
 
+# What the schema of Jenkins' xUnit plugin (junit-10.xsd) takes and asks for.
+TAKEN = {
+    "testsuites": {"name", "time", "tests", "failures", "errors"},
+    "testsuite": {"name", "tests", "failures", "errors", "skipped", "time", "timestamp", "hostname", "id"},
+    "properties": set(),
+    "property": {"name", "value"},
+    "testcase": {"name", "time", "classname", "group"},
+    "failure": {"type", "message"},
+    "error": {"type", "message"},
+}
+ASKED = {
+    "testsuite": {"name", "tests", "failures", "errors"},
+    "testcase": {"name"},
+    "property": {"name", "value"},
+}
+
+
+def test_only_what_continuous_integration_servers_know(judged):
+    root = ET.fromstring(junit_xml(judged))
+    assert root.tag == "testsuites"
+    for element in root.iter():
+        assert set(element.attrib) <= TAKEN[element.tag]
+        assert set(element.attrib) >= ASKED.get(element.tag, set())
+
+
 def test_a_failure_says_what_and_why(judged):
     _, found = cases(judged)
     failure = found["mean-ratio [replica=r2]"].find("failure")
