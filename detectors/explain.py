@@ -7,13 +7,17 @@ import numpy as np
 from paritas.contracts.model import Family
 from paritas.detectors.diagnosis import Cause, Features, diagnose
 from paritas.detectors.diagnosis.causes import ADVICE, MIN_CONFIDENCE, Scene, ramp
-from paritas.detectors.evaluate import Evaluator
+from paritas.detectors.diagnosis.parts import worst_part
+from paritas.detectors.evaluate import Evaluator, SliceState
 from paritas.records import Finding, State, Verdict
 
-__all__ = ["explain", "explain_slice"]
+__all__ = ["explain", "explain_slice", "scene_of", "slices_by_evidence"]
 
 BROKEN = ("nonfinite_rate", "missing_rate")
 DRIFT = (Family.NUMERICAL, Family.STATISTICAL)
+# Statistics that are violated without any token drifting more: a violation is all there is to see.
+SIZELESS = frozenset((*BROKEN, "top1_frequency", "pairing_rate", "weights_lag"))
+SURE_WITHOUT_SIZE = 0.9
 
 
 def explain(evaluator: Evaluator, verdicts: Sequence[Verdict]) -> tuple[Finding, ...]:
@@ -23,10 +27,15 @@ def explain(evaluator: Evaluator, verdicts: Sequence[Verdict]) -> tuple[Finding,
     follows the cause found in it.
     """
     violated = [v for v in verdicts if v.state is State.VIOLATED]
-    plain = {s.name for s in evaluator.contract.slices if not s.by}
-    names = sorted({v.slice for v in violated}, key=lambda n: (n not in plain, -_strength(violated, n), n))
+    names = slices_by_evidence(evaluator, violated)
     causes = [f for name in names for f in explain_slice(evaluator, violated, name)]
     return (*causes, *_isolated(evaluator, violated))
+
+
+def slices_by_evidence(evaluator: Evaluator, violated: Sequence[Verdict]) -> list[str]:
+    """Names of violated slices: plain ones first, then those with the strongest evidence."""
+    plain = {s.name for s in evaluator.contract.slices if not s.by}
+    return sorted({v.slice for v in violated}, key=lambda n: (n not in plain, -_strength(violated, n), n))
 
 
 def _strength(violated: Sequence[Verdict], name: str) -> float:
@@ -39,19 +48,32 @@ def explain_slice(evaluator: Evaluator, violated: Sequence[Verdict], name: str) 
     state = evaluator.states.get(name)
     if state is None:
         return ()
-    here = [v for v in violated if v.slice == name]
+    return diagnose(scene_of(state, [v for v in violated if v.slice == name]), name)
+
+
+def scene_of(state: SliceState, here: Sequence[Verdict]) -> Scene:
+    """Everything the diagnosis looks at: the place that stands out, or the slice where none does."""
     statistics = {v.statistic for v in here}
-    scene = Scene(
-        Features.of(state.recent.total()),
+    places, whole = state.whereabouts.places, Features.of(state.recent.total())
+    place = places.likely()
+    looked_at = state.recent.total() if place is None else place.fingerprint
+    return Scene(
+        Features.of(looked_at),
+        whole=whole,
+        part=worst_part(looked_at),
+        place=place,
+        worst=places.worst(),
+        sawtooth=state.whereabouts.rhythm.sawtooth(),
+        trend=state.whereabouts.rhythm.trend.log10_e(),
         inference=state.inference,
         train=state.train,
         lag=max(state.lag, state.allowed_lag if "weights_lag" in statistics else 0),
         broken_clause=not statistics.isdisjoint(BROKEN),
         ratio_clause="mean_ratio" in statistics,
+        law_clause="top1_frequency" in statistics,
         shifted_pairs=state.shifted,
         drift_clause=any(v.family in DRIFT for v in here),
     )
-    return diagnose(scene, name)
 
 
 def _isolated(evaluator: Evaluator, violated: Sequence[Verdict]) -> Iterator[Finding]:
@@ -62,7 +84,7 @@ def _isolated(evaluator: Evaluator, violated: Sequence[Verdict]) -> Iterator[Fin
     """
     names = {v.slice for v in violated}
     found = [
-        (_strength(violated, name), _stands_out(evaluator, name, rest))
+        (_strength(violated, name), _stands_out(evaluator, name, rest, violated))
         for hit, rest in _minorities(evaluator, names)
         for name in hit
     ]
@@ -79,12 +101,15 @@ def _minorities(evaluator: Evaluator, violated: set[str]) -> Iterator[tuple[list
             yield hit, rest
 
 
-def _stands_out(evaluator: Evaluator, name: str, siblings: Sequence[str]) -> Finding:
+def _stands_out(
+    evaluator: Evaluator, name: str, siblings: Sequence[str], violated: Sequence[Verdict]
+) -> Finding:
     own = _mean_abs(evaluator, name)
     others = float(np.median([_mean_abs(evaluator, n) for n in siblings]))
     times = own / others if others else float("inf")
     facts: dict[str, float | str] = {"mean_abs": round(own, 6), "siblings_mean_abs": round(others, 6)}
-    confidence = 0.5 + 0.5 * ramp(times, 1.0, 1.5)
+    sizeless = {v.statistic for v in violated if v.slice == name} <= SIZELESS
+    confidence = max(0.5 + 0.5 * ramp(times, 1.0, 1.5), SURE_WITHOUT_SIZE if sizeless else 0.0)
     return Finding(Cause.ISOLATED.value, name, round(confidence, 3), facts, ADVICE[Cause.ISOLATED])
 
 

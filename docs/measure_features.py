@@ -1,9 +1,11 @@
-"""Measure the diagnostic features of recordings and print them as a Markdown table.
+"""Measure the diagnostic features of recordings, or of drawn faults, and print them as a Markdown table.
 
     python docs/measure_features.py FOLDER [--contract dense-bf16]
+    python docs/measure_features.py --drawn
 
 FOLDER holds pairs ``NAME.serve.jsonl.gz`` and ``NAME.train.jsonl.gz``; those of `PAIRS` that are
-there are measured.  ``src/paritas/data`` holds the ones that ship with the package.
+there are measured.  ``src/paritas/data`` holds the ones that ship with the package.  ``--drawn``
+measures every fault of `paritas.detectors.diagnosis.faults` beside bfloat16 noise.
 """
 
 import argparse
@@ -19,8 +21,10 @@ from markdown_table import markdown
 from paritas.collectors.dumps import ReadOptions, read_recorded
 from paritas.contracts.load import load_named
 from paritas.contracts.model import Contract, Stage
-from paritas.detectors.diagnosis import Features
+from paritas.detectors.diagnosis import FIELDS, Features, Fingerprint, fingerprints
+from paritas.detectors.diagnosis.faults import FAULTS, Case, outcomes
 from paritas.detectors.evaluate import Evaluator
+from paritas.detectors.evidence import PairBatch
 from paritas.detectors.explain import explain
 from paritas.detectors.pairing import Pairer
 from paritas.detectors.pairs import PairOutcome
@@ -28,7 +32,7 @@ from paritas.detectors.verdicts import verdicts
 from paritas.records import Role, TokenStatus, TokenTrace
 from paritas.tokens import TokenHasher
 
-__all__ = ["PAIRS", "Measured", "Pair", "measure", "table"]
+__all__ = ["PAIRS", "Measured", "Pair", "drawn", "measure", "table"]
 
 Edit = Callable[[TokenTrace], TokenTrace]
 
@@ -134,17 +138,20 @@ COLUMNS = (
     ("mean abs ℓ", "mean_abs", ".2g"),
     ("mean ℓ", "mean", "+.2g"),
     ("ℓ ≤ 0", "share_not_above", ".3f"),
-    ("spread", "spread", ".2f"),
-    ("kurtosis", "kurtosis", ".3g"),
+    ("opposed", "opposed", ".2f"),
     ("slope", "slope", ".3f"),
     ("corr.", "correlation", ".3f"),
     ("off by one", "off", ".2f"),
     ("mean ratio z", "mean_ratio_z", "+.1f"),
     ("top-1 z", "top1_z", "+.1f"),
+    ("kurtosis", "kurtosis", ".3g"),
+    ("tail", "tail", ".1f"),
+    ("clustering", "clustering", ".2f"),
+    ("dispersion", "dispersion", ".2f"),
+    ("first/rest", "position_fall", ".2f"),
     ("late/early", "position_growth", ".2f"),
-    ("its z", "position_z", "+.1f"),
-    ("likely ℓ", "band_high", "+.2g"),
-    ("unlikely ℓ", "band_low", "+.2g"),
+    ("lean z", "lean_z", "+.1f"),
+    ("last/near", "last_growth", ".2f"),
 )
 
 
@@ -166,14 +173,74 @@ def _causes(causes: tuple[tuple[str, float], ...]) -> str:
     return ", ".join(f"{cause} {confidence:.2f}" for cause, confidence in causes) or "nothing violated"
 
 
+# ---- drawn faults
+
+SEEDS = (901, 902, 903)
+SHOWN = (
+    "mean_abs",
+    "share_not_above",
+    "opposed",
+    "off",
+    "mean_ratio_z",
+    "top1_z",
+    "kurtosis",
+    "tail",
+    "clustering",
+    "dispersion",
+    "position_fall",
+    "position_growth",
+    "last_growth",
+)
+
+
+def drawn() -> str:
+    """Return a table of the median features of every fault, over its severities and three seeds."""
+    made = {
+        name: [Case(name, s, "bf16", "all", n) for s in f.severities for n in SEEDS]
+        for name, f in FAULTS.items()
+    }
+    made = {"healthy": [Case("healthy", 0.0, "bf16", "all", n) for n in SEEDS], **made}
+    columns = [(title, name, form) for title, name, form in COLUMNS if name in SHOWN]
+    head = ["fault", "cause", *(title for title, _, _ in columns)]
+    return markdown(head, [[name, _cause(name), *_medians(cases, columns)] for name, cases in made.items()])
+
+
+def _cause(name: str) -> str:
+    return "–" if name == "healthy" else FAULTS[name].cause.value
+
+
+def _medians(cases: Sequence[Case], columns: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+    found = [_features(case) for case in cases]
+    for _, name, form in columns:
+        values = [np.fmax(f.back, f.ahead) if name == "off" else getattr(f, name) for f in found]
+        known = np.array(values)[np.isfinite(values)]
+        yield format(float(np.median(known)), form) if known.size else "–"
+
+
+def _features(case: Case) -> Features:
+    pairs = [outcome.pair for outcome in outcomes(case) if outcome.pair is not None]
+    sums = fingerprints(PairBatch.of(pairs)) if pairs else np.zeros((1, len(FIELDS)))
+    return Features.of(Fingerprint(sums.sum(axis=0)))
+
+
 def main() -> None:
-    """Print the table of one folder."""
-    parser = argparse.ArgumentParser(description="Print the diagnostic features of recordings.")
-    parser.add_argument("folder", type=Path, help="folder of NAME.serve.jsonl.gz and NAME.train.jsonl.gz")
+    """Print the table of one folder, or of drawn faults."""
+    parser = argparse.ArgumentParser(
+        description="Print the diagnostic features of recordings or drawn faults."
+    )
+    parser.add_argument(
+        "folder", type=Path, nargs="?", help="folder of NAME.serve.jsonl.gz and NAME.train.jsonl.gz"
+    )
     parser.add_argument("--contract", default="dense-bf16", help="preset or contract file to judge by")
+    parser.add_argument("--drawn", action="store_true", help="measure drawn faults instead")
     arguments = parser.parse_args()
-    rows = list(measure(arguments.folder, load_named(arguments.contract)))
-    sys.stdout.write(table(rows) + "\n")
+    if arguments.drawn:
+        sys.stdout.write(drawn() + "\n")
+    elif arguments.folder is None:
+        parser.error("a folder or --drawn is needed")
+    else:
+        rows = list(measure(arguments.folder, load_named(arguments.contract)))
+        sys.stdout.write(table(rows) + "\n")
 
 
 if __name__ == "__main__":

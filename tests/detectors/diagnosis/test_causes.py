@@ -1,107 +1,161 @@
-"""Causes: every fault that can be made is named, and what cannot be told is `unknown`."""
+"""Causes: every fault that can be drawn is named, and what cannot be told is `unknown`."""
 
 from collections import Counter
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
-from cause_scenes import CASES, RAW_WARM, pairs_of
+from cause_scenes import CASES, SEEDS, case, drawn, pairs_of
 from pair_factory import pair
 
+from paritas.contracts.load import load_named
+from paritas.contracts.model import Stage
 from paritas.detectors.diagnosis import Cause, Features, Fingerprint, diagnose, fingerprints
-from paritas.detectors.diagnosis.causes import _FACTS, _SCORES, ADVICE, MIN_CONFIDENCE, Scene, ramp
+from paritas.detectors.diagnosis.causes import ADVICE, MIN_CONFIDENCE, Scene, page_of, ramp
+from paritas.detectors.diagnosis.diagnose import FACTS
+from paritas.detectors.diagnosis.places import Worst
+from paritas.detectors.diagnosis.scores import SCORES, scores_of
+from paritas.detectors.evaluate import Evaluator
 from paritas.detectors.evidence import PairBatch
+from paritas.detectors.explain import explain
+from paritas.detectors.verdicts import verdicts
 from paritas.records import LogprobSemantics, Sampling
 
-SEEDS = (1, 2, 3)
-HEALTHY = CASES[4]
+ROOT = Path(__file__).resolve().parents[3]
+RAW_WARM = Sampling(0.6, 1.0, semantics=LogprobSemantics.RAW)
+HEALTHY = case("healthy")
+
+
+def ids(one):
+    return one.fault
 
 
 @cache
-def seen(case, seed):
-    log = case.log(seed)
-    sums = fingerprints(PairBatch.of(pairs_of(log, np.random.default_rng(seed)))).sum(axis=0)
-    return Scene(Features.of(Fingerprint(sums)), inference=log.sampling, broken_clause=log.broken is not None)
+def named(one):
+    """The first finding of a case, judged by its preset; None where nothing is violated."""
+    evaluator = Evaluator(load_named(one.preset), stage=Stage.OFFLINE_CI, recover=False)
+    for _ in evaluator.observe(drawn(one)):
+        pass
+    return next(iter(explain(evaluator, verdicts(evaluator))), None)
 
 
-def scene_of(case, seed, **more):
-    return replace(seen(case, seed), **more)
+@cache
+def seen(one):
+    """The features of all of a case."""
+    return Features.of(Fingerprint(fingerprints(PairBatch.of(pairs_of(one))).sum(axis=0)))
 
 
-def first(scene):
-    return diagnose(scene, "all")[0]
+def scene(one=HEALTHY, **more):
+    return Scene(seen(one), **more)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_first_cause_is_right_or_unknown_and_never_another(case):
-    found = [first(scene_of(case, seed)) for seed in SEEDS]
-    right = [f for f in found if f.cause == case.cause.value]
-    assert len(right) >= len(SEEDS) - 1, [(f.cause, f.confidence) for f in found]
-    assert {f.cause for f in found} <= {case.cause.value, Cause.UNKNOWN.value}
-    assert all(f.confidence >= MIN_CONFIDENCE for f in right if case.cause is not Cause.UNKNOWN)
+def first(a_scene):
+    return diagnose(a_scene, "all")[0]
 
 
-def test_the_first_cause_is_right_in_nineteen_of_twenty():
-    told = Counter(first(scene_of(case, seed)).cause == case.cause.value for case in CASES for seed in SEEDS)
-    assert told[True] / (len(CASES) * len(SEEDS)) >= 0.95, told
+@pytest.mark.parametrize("one", CASES, ids=ids)
+def test_the_first_cause_is_right_or_unknown_and_never_another(one):
+    found = named(one)
+    assert found.cause in (one.cause.value, Cause.UNKNOWN), found
+    assert found.confidence >= MIN_CONFIDENCE or found.cause == Cause.UNKNOWN
 
 
-def test_every_cause_is_made_at_least_once():
-    assert {case.cause for case in CASES} == set(Cause) - {Cause.ISOLATED}
+def test_the_first_cause_is_right_in_nine_of_ten_of_few_cases():
+    """A small look at what `benchmarks/diagnosis_accuracy.py` measures; two of these are hard on purpose."""
+    told = [
+        named(one).cause == one.cause.value
+        for case_ in CASES
+        for one in (case_, replace(case_, seed=SEEDS[1]))
+    ]
+    assert np.mean(told) >= 0.9, Counter(told)
+
+
+def test_weights_that_moved_on_other_sequences_are_not_given_a_wrong_name_and_their_replica_is_told():
+    """They look like nothing in particular, as those of a real model did."""
+    assert named(case("retrained")).cause in ("unknown", "stale_weights")
+    found = named(case("retrained", share="replica"))
+    assert found.cause in ("unknown", "stale_weights")
+    assert found.facts["worst"] == "replica=v1"
+
+
+def test_every_cause_is_drawn_at_least_once():
+    assert {one.cause for one in CASES} == set(Cause) - {Cause.ISOLATED}
+
+
+def test_nothing_is_named_where_nothing_is_violated():
+    assert named(HEALTHY) is None
 
 
 # ---- what was reported speaks too
 
 
 def test_an_engine_that_says_raw_at_a_temperature_says_it_itself():
-    told = first(scene_of(HEALTHY, 1, inference=RAW_WARM))
+    told = first(scene(inference=RAW_WARM))
     assert (told.cause, told.confidence) == ("wrong_law", 1.0)
     assert told.facts["temperature"] == 0.6
-    assert told.facts["semantics"] == "raw"
-
-
-@pytest.mark.parametrize(
-    "sampling",
-    [
-        Sampling(1.0, 1.0, -1, 0.0, semantics=LogprobSemantics.RAW),
-        Sampling(semantics=LogprobSemantics.RAW),
-        Sampling(0.6, 0.9, semantics=LogprobSemantics.PROCESSED),
-        Sampling(0.6, 0.9),
-    ],
-    ids=["neutral", "not told", "processed", "unknown"],
-)
-def test_sampling_that_contradicts_nothing_is_no_cause(sampling):
-    assert first(scene_of(HEALTHY, 1, inference=sampling)).cause == "precision_noise"
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{"temperature": 0.9}, {"top_p": 0.9}, {"top_k": 20}, {"min_p": 0.1}, {"processors": "ab"}],
+    [{"temperature": 0.6}, {"top_p": 0.9}, {"top_k": 20}, {"min_p": 0.1}, {"processors": "ab"}],
     ids=str,
 )
 def test_whatever_changes_the_law_makes_a_raw_log_wrong(changes):
     sampling = replace(Sampling(1.0, 1.0, -1, 0.0, semantics=LogprobSemantics.RAW), **changes)
-    assert first(scene_of(HEALTHY, 1, inference=sampling)).cause == "wrong_law"
+    assert first(scene(inference=sampling)).cause == "wrong_law"
 
 
 def test_a_weights_lag_is_a_fact():
-    told = first(scene_of(HEALTHY, 1, lag=3))
+    told = first(scene(lag=3))
     assert (told.cause, told.confidence, told.facts["weights_lag"]) == ("stale_weights", 1.0, 3.0)
 
 
-def test_a_violated_mean_ratio_proves_what_the_feature_only_hints_at():
-    assert first(scene_of(HEALTHY, 1, ratio_clause=True)).cause == "stale_weights"
+def test_violated_clauses_prove_what_the_features_only_hint_at():
+    assert first(scene()).cause == "precision_noise"
+    assert first(scene(ratio_clause=True)).cause == "stale_weights"
+    assert first(scene(law_clause=True)).cause == "wrong_law"
 
 
 def test_tokens_that_agree_after_a_move_are_a_shift():
-    assert first(scene_of(HEALTHY, 1, shifted_pairs=1)).cause == "shift"
+    assert first(scene(shifted_pairs=1)).cause == "shift"
 
 
 def test_broken_values_count_only_where_their_clause_is_violated():
-    case = next(c for c in CASES if c.cause is Cause.BROKEN)
-    assert first(scene_of(case, 1, broken_clause=False)).cause != "broken_values"
-    assert first(scene_of(HEALTHY, 1, broken_clause=True)).cause == "precision_noise"
+    one = case("nonfinite")
+    assert first(scene(one, broken_clause=False)).cause != "broken_values"
+    assert first(scene(one, broken_clause=True)).cause == "broken_values"
+    assert first(scene(broken_clause=True)).cause == "precision_noise"
+
+
+def test_drift_that_falls_at_each_sync_is_that_of_old_weights():
+    told = first(scene(sawtooth=3.0))
+    assert (told.cause, told.facts["sawtooth_log10_e"]) == ("stale_weights", 3.0)
+    assert first(scene(sawtooth=1.0)).cause == "precision_noise"
+
+
+def worst_at(attribute, value, log10_e=4.0):
+    return Worst(attribute, value, log10_e, 3.0, Fingerprint.zero())
+
+
+def test_one_adapter_and_cached_prompts_are_causes_and_uncached_ones_are_not():
+    assert first(scene(place=worst_at("adapter", "a1"))).cause == "wrong_adapter"
+    assert first(scene(place=worst_at("prefix_cache", "most"))).cause == "prefix_cache"
+    assert first(scene(place=worst_at("prefix_cache", "none"))).cause == "precision_noise"
+    assert first(scene(place=worst_at("replica", "r1"))).cause == "precision_noise"
+
+
+def test_a_place_is_told_only_with_clear_evidence():
+    told = first(scene(worst=worst_at("replica", "r1"))).facts
+    assert (told["worst"], told["worst_times"], told["worst_log10_e"]) == ("replica=r1", 3.0, 4.0)
+    assert "worst" not in first(scene(place=worst_at("replica", "r1", 0.5))).facts
+
+
+def test_the_part_of_the_response_that_drifts_most_is_told():
+    assert named(case("other_ending")).facts["worst_part"] == "last token"
+    assert named(case("other_context")).facts["worst_part"] == "first token"
+    assert "worst_part" not in named(case("coarse")).facts
 
 
 # ---- the answer itself
@@ -109,46 +163,60 @@ def test_broken_values_count_only_where_their_clause_is_violated():
 
 def test_nothing_to_look_at_is_unknown():
     told = diagnose(Scene(Features.of(Fingerprint.zero())), "s")
-    assert [(f.cause, f.slice, f.confidence) for f in told] == [("unknown", "s", 1.0)]
-
-
-def test_noise_of_which_a_few_tokens_carry_the_fourth_moment_is_not_called_rounding():
-    scene = scene_of(HEALTHY, 1)
-    heavy = replace(scene, features=replace(scene.features, kurtosis=60.0, spread=1.5))
-    assert first(scene).cause == "precision_noise"
-    assert first(heavy).cause == "unknown"
+    assert [(f.cause, f.slice) for f in told] == [("unknown", "s")]
+    assert told[0].confidence >= 0.5
 
 
 def test_kernels_that_agree_in_every_bit_are_unknown():
     one = pair([0.0] * 40, np.linspace(-3.0, -0.1, 40))
-    scene = Scene(Features.of(Fingerprint(fingerprints(PairBatch.of([one]))[0])))
-    assert first(scene).cause == "unknown"
+    same = Scene(Features.of(Fingerprint(fingerprints(PairBatch.of([one]))[0])))
+    assert first(same).cause == "unknown"
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_findings_are_ranked_and_say_what_they_rest_on(case):
-    scene = scene_of(case, 1)
-    told = diagnose(scene, "all")
+def test_rounding_explains_nothing_where_no_drift_is_violated():
+    assert first(scene(drift_clause=False)).cause == "unknown"
+
+
+@pytest.mark.parametrize("one", CASES, ids=ids)
+def test_findings_are_ranked_and_say_what_they_rest_on(one):
+    a_scene = scene(one)
+    told = diagnose(a_scene, "all")
     assert [f.confidence for f in told] == sorted((f.confidence for f in told), reverse=True)
     assert len({f.cause for f in told}) == len(told)
     for finding in told:
         assert 0.0 <= finding.confidence <= 1.0
         assert finding.advice == ADVICE[Cause(finding.cause)]
         assert all(isinstance(v, float | str) for v in finding.facts.values())
-        assert finding.facts["tokens"] == scene.features.tokens
+        assert finding.facts["tokens"] == a_scene.features.tokens
+
+
+@pytest.mark.parametrize("one", CASES, ids=ids)
+def test_every_score_is_between_zero_and_one(one):
+    assert all(0.0 <= score <= 1.0 for score in scores_of(scene(one)).values())
 
 
 def test_every_cause_has_advice_and_facts():
-    assert set(ADVICE) == set(_FACTS) == set(Cause)
-    assert set(_SCORES) == set(Cause) - {Cause.ISOLATED, Cause.UNKNOWN}
+    assert set(ADVICE) == set(FACTS) == set(Cause)
+    assert set(SCORES) == set(Cause) - {Cause.ISOLATED, Cause.UNKNOWN}
     known = set(Features.__dataclass_fields__)
-    assert all(set(names) <= known for names in _FACTS.values())
+    assert all(set(names) <= known for names in FACTS.values())
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_every_score_is_between_zero_and_one(case):
-    scene = scene_of(case, 1)
-    assert all(0.0 <= score(scene) <= 1.0 for score in _SCORES.values())
+def test_every_cause_has_a_page_and_every_page_a_cause():
+    pages = {page.stem for page in (ROOT / "docs/causes").glob("*.md")} - {"README"}
+    assert pages == {cause.value for cause in Cause}
+    index = (ROOT / "docs/causes/README.md").read_text("utf-8")
+    for cause in Cause:
+        assert page_of(cause) in ADVICE[cause]
+        assert f"]({cause.value}.md)" in index
+
+
+def test_a_page_has_what_a_person_looks_for():
+    for cause in Cause:
+        text = (ROOT / page_of(cause)).read_text("utf-8")
+        assert text.startswith(f"# {cause.value}\n")
+        for part in ("## How it looks", "## Usual reasons", "## What to do first", "## Confused with"):
+            assert part in text, f"{cause.value}: {part}"
 
 
 def test_a_ramp_is_flat_at_both_ends():

@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 from pair_factory import SEEDS, pair, random_top
 
 from paritas.detectors.diagnosis import Features, Fingerprint, fingerprints
-from paritas.detectors.diagnosis.features import MIN_BIN
+from paritas.detectors.diagnosis.parts import MIN_BIN, evidence, worst_part
 from paritas.detectors.evidence import PairBatch
 from paritas.records import TokenStatus
 
 LENGTH = 400
-EDGES = (0, 16, 64, 256, 1024)
+EDGES = (0, 1, 4, 16, 64, 256, 1024)
 
 
-def some_pairs(seed, scale, sequences=8):
+def some_pairs(seed, scale, sequences=16):
     rng, made = np.random.default_rng(seed), []
     for i in range(sequences):
         ell = scale * rng.standard_t(5, LENGTH) + rng.normal(0, scale)
@@ -50,6 +50,32 @@ def correlation(pairs, shift):
     return np.corrcoef(ours, theirs)[0, 1]
 
 
+def root(ell):
+    return np.copysign(np.sqrt(np.abs(ell)), ell)
+
+
+def opposed(ell, q):
+    """Return the smaller share of its drift that a likely and an unlikely half spend on moving apart."""
+    shares = [ell[part].sum() / np.abs(ell[part]).sum() for part in (q >= np.log(0.1), q < np.log(0.1))]
+    return min(np.abs(shares)) if shares[0] * shares[1] < 0 else 0.0
+
+
+def neighbours(columns):
+    """Correlation with the token before, around the mean of all."""
+    mean = np.concatenate(columns).mean()
+    products = np.concatenate([c[1:] * c[:-1] for c in columns]).mean() - mean**2
+    return products / (np.concatenate(columns) ** 2 - mean**2).mean()
+
+
+def lean_z(pairs):
+    leans = [
+        (np.abs(one.log_ratio[LENGTH // 2 :]).mean() - np.abs(one.log_ratio[: LENGTH // 2]).mean())
+        / np.abs(one.log_ratio).mean()
+        for one in pairs
+    ]
+    return np.mean(leans) / (np.std(leans) / np.sqrt(len(leans)))
+
+
 def direct(pairs):
     ell = np.concatenate([one.log_ratio for one in pairs])
     q = np.concatenate([one.logprob_q for one in pairs])
@@ -82,6 +108,12 @@ def direct(pairs):
         "mean_ratio": w.mean(),
         "mean_ratio_z": (w.mean() - 1) / (ell.std() / np.sqrt(len(ell))),
         "top1_z": (hit - chance)[known].sum() / np.sqrt((chance * (1 - chance))[known].sum()),
+        "opposed": opposed(ell, q),
+        "last_growth": np.mean([abs(one.log_ratio[-1]) for one in pairs])
+        / np.mean([np.abs(one.log_ratio[-9:-1]) for one in pairs]),
+        "coherence": neighbours([root(one.log_ratio) for one in pairs]),
+        "clustering": neighbours([np.sqrt(np.abs(one.log_ratio)) for one in pairs]),
+        "lean_z": lean_z(pairs),
         "band_high": ell[likely].mean(),
         "band_low": ell[rare].mean(),
         "broken": share(TokenStatus.NONFINITE, TokenStatus.SENTINEL, TokenStatus.POSITIVE),
@@ -100,10 +132,13 @@ def test_features_are_what_numpy_says(seed, scale):
 
 @settings(max_examples=25)
 @given(SEEDS, st.sampled_from([1e-3, 0.05, 0.5]))
-def test_spread_is_the_mean_over_the_median_to_the_width_of_a_bin(seed, scale):
+def test_quantiles_are_right_to_the_width_of_a_bin(seed, scale):
     pairs = some_pairs(seed, scale)
     size = np.abs(np.concatenate([one.log_ratio for one in pairs]))
-    assert features_of(pairs).spread == pytest.approx(size.mean() / np.median(size), rel=0.1)
+    got, median = features_of(pairs), np.median(size)
+    assert got.spread == pytest.approx(size.mean() / median, rel=0.12)
+    assert got.shoulder == pytest.approx(np.quantile(size, 0.9) / median, rel=0.2)
+    assert got.tail == pytest.approx(np.quantile(size, 0.99) / median, rel=0.4)
 
 
 @settings(max_examples=25)
@@ -113,7 +148,7 @@ def test_position_growth_compares_late_bins_with_early_ones(seed):
     got = features_of(pairs)
     size = np.concatenate([np.abs(one.log_ratio) for one in pairs])
     place = np.searchsorted(EDGES, np.concatenate([one.position for one in pairs]), side="right") - 1
-    bins = [i for i in range(4) if (place == i).sum() >= MIN_BIN]
+    bins = [i for i in range(len(EDGES)) if (place == i).sum() >= MIN_BIN]
     early, late = (size[np.isin(place, part)] for part in (bins[: len(bins) // 2], bins[len(bins) // 2 :]))
     z = (late.mean() - early.mean()) / np.sqrt(late.var() / len(late) + early.var() / len(early))
     assert got.position_growth == pytest.approx(late.mean() / early.mean(), rel=1e-9)
@@ -150,3 +185,63 @@ def test_a_few_late_tokens_say_nothing_however_large():
 
 def test_too_few_positions_say_nothing():
     assert np.isnan(features_of([pair([0.1] * 15)]).position_growth)
+
+
+# ---- evidence that a part of the responses drifts more
+
+
+def ordered(seed, sequences=60, length=64):
+    """Return sequences whose drifts stand in no order."""
+    rng = np.random.default_rng(seed)
+    return [0.05 * rng.standard_t(4, length) for _ in range(sequences)]
+
+
+def sums_of(ells):
+    made = [pair(ell, np.full(len(ell), -1.0), name=f"s-{i}") for i, ell in enumerate(ells)]
+    return Fingerprint(fingerprints(PairBatch.of(made)).sum(axis=0))
+
+
+@pytest.mark.parametrize("part", ["position0", "position2", "position4", "last"])
+def test_a_part_that_is_like_the_others_is_seldom_called_worse(part):
+    found = [evidence(sums_of(ordered(seed)), part) for seed in range(100)]
+    assert np.mean(np.array(found) >= np.log10(20.0)) <= 0.05
+
+
+@pytest.mark.parametrize(("part", "where"), [("position0", 0), ("last", -1)])
+def test_a_part_that_drifts_more_is_found(part, where):
+    ells = ordered(1)
+    for ell in ells:
+        ell[where] *= 6.0
+    assert evidence(sums_of(ells), part) > 3.0
+    assert evidence(sums_of(ells), "position2") < 0.0
+
+
+def test_the_worst_part_is_told_by_a_name_and_only_when_it_is_clear():
+    ells = ordered(1)
+    assert worst_part(sums_of(ells)) is None
+    for ell in ells:
+        ell[16:] *= 3.0
+    found = worst_part(sums_of(ells))
+    assert found is None or found.name.startswith("tokens")
+    for ell in ells:
+        ell[-1] *= 9.0
+    found = worst_part(sums_of(ells))
+    assert found.name == "last token"
+    assert found.times > 4.0
+    assert found.log10_e > 2.0
+
+
+def test_a_band_has_to_drift_twice_as_much_as_nature_makes_it():
+    rng = np.random.default_rng(2)
+    for times, called in ((1.3, None), (6.0, "q below 0.01")):
+        made = []
+        for i in range(60):
+            rare = rng.random(64) < 0.2
+            ell = 0.05 * rng.standard_t(4, 64) * np.where(rare, times, 1.0)
+            made.append(pair(ell, np.where(rare, -6.0, -0.3), name=f"s-{i}"))
+        found = worst_part(Fingerprint(fingerprints(PairBatch.of(made)).sum(axis=0)))
+        assert getattr(found, "name", None) == called
+
+
+def test_nothing_has_no_worst_part():
+    assert worst_part(Fingerprint.zero()) is None

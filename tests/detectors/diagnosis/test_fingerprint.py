@@ -3,6 +3,7 @@
 import json
 import math
 import pickle
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from pair_factory import SEEDS, pair, ragged_pairs
 
 from paritas.detectors.diagnosis import FIELDS, Fingerprint, Recent, fingerprints
-from paritas.detectors.diagnosis.fingerprint import BANDS, EDGES, HISTOGRAM
+from paritas.detectors.diagnosis.fingerprint import BANDS, BETS, EDGES, HISTOGRAM, NEAR, PARTS, _level
 from paritas.detectors.evidence import PairBatch
 from paritas.records import TokenStatus
 
@@ -64,8 +65,59 @@ def direct(one):
         out[f"position{j}_abs"] += abs(e)
         out[f"position{j}_abs2"] += e * e
         out[f"histogram{sum(abs(e) > edge for edge in HISTOGRAM)}"] += 1
+        out[f"band{i}_abs"] += abs(e)
     for status in TokenStatus:
         out[f"status_{status.name.lower()}"] = one.counts.get(status, 0)
+    return out | neighbours(ell) | ends(ell) | bets(out | ends(ell))
+
+
+def root(value):
+    return math.copysign(math.sqrt(abs(value)), value)
+
+
+def neighbours(ell):
+    roots = [root(e) for e in ell]
+    return {
+        "root": math.fsum(roots),
+        "size": math.fsum(map(abs, roots)),
+        "next_root": math.fsum(a * b for a, b in pairwise(roots)),
+        "next_size": math.fsum(abs(a * b) for a, b in pairwise(roots)),
+    }
+
+
+def ends(ell):
+    sizes, half = [abs(e) for e in ell], len(ell) // 2
+    parts = {
+        "last": sizes[-1:],
+        "near": sizes[max(len(sizes) - 1 - NEAR, 0) : max(len(sizes) - 1, 0)],
+        "first": sizes[:half],
+        "second": sizes[len(sizes) - half :],
+    }
+    out = {}
+    for name, part in parts.items():
+        out |= {f"{name}_n": len(part), f"{name}_abs": math.fsum(part)}
+    mean = math.fsum(sizes) / len(sizes) if sizes else 0.0
+    told = half > 0 and mean > 0
+    lean = (out["second_abs"] - out["first_abs"]) / half / mean if told else 0.0
+    return out | {
+        "unit_abs": mean,
+        "unit_abs2": mean * math.fsum(sizes),
+        "lean_n": float(told),
+        "lean": lean,
+        "lean2": lean**2,
+    }
+
+
+def bets(sums):
+    """Fair bets on each part, from its sums."""
+    out = {}
+    tail = (sums["last_abs"] + sums["near_abs"]) / max(sums["last_n"] + sums["near_n"], 1)
+    for part in PARTS:
+        mean, there = (
+            (tail, sums["near_n"] > 0) if part == "last" else (sums["unit_abs"], sums[f"{part}_n"] > 0)
+        )
+        excess = sums[f"{part}_abs"] / sums[f"{part}_n"] / mean - 1.0 if there and mean > 0 else 0.0
+        out |= {f"{part}_bet{k}": math.log1p(bet * excess) for k, bet in enumerate(BETS)}
     return out
 
 
@@ -80,13 +132,19 @@ def test_every_sum_equals_a_loop(pairs):
 
 
 def test_long_positions_and_every_band_and_bin_are_used():
-    edges = [*EDGES, 10**6]
-    ells = [*(1.5 * h for h in HISTOGRAM[:6]), 60.0]
-    one = pair(ells, np.log([0.95, 0.6, 0.2, 0.05, 0.001, 0.9, 0.5]), position=np.array(edges[:7]))
+    ells = [*(1.5 * h for h in HISTOGRAM[:8]), 60.0]
+    q = np.log([0.95, 0.6, 0.2, 0.05, 0.001, 0.9, 0.5, 0.3, 0.02])
+    one = pair(ells, q, position=np.array(EDGES))
     got, wanted = Fingerprint(fingerprints(PairBatch.of([one]))[0]), direct(one)
     for name in FIELDS:
         assert got[name] == pytest.approx(wanted[name], rel=1e-9, abs=1e-12), name
     assert all(got[f"position{i}_n"] == 1.0 for i in range(len(EDGES)))
+
+
+def test_the_bin_of_a_size_is_what_a_search_gives():
+    rng = np.random.default_rng(1)
+    sizes = np.concatenate([HISTOGRAM, np.exp(rng.uniform(-25, 5, 2000)), [0.0, 1e-300, 50.0]])
+    assert np.array_equal(_level(sizes), np.searchsorted(np.array(HISTOGRAM), sizes))
 
 
 @given(ragged_pairs())

@@ -1,0 +1,98 @@
+"""Calibration: a share for each cause and score that never falls, fitted as its page says."""
+
+import importlib.util
+import json
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from paritas.detectors.diagnosis import Cause
+from paritas.detectors.diagnosis.calibration import EDGES, RIGHT, confidence
+from paritas.detectors.diagnosis.causes import MIN_CONFIDENCE
+from paritas.detectors.diagnosis.scores import SCORES
+
+SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks/diagnosis_accuracy.py"
+
+
+@cache
+def script():
+    """Return the benchmark as a module."""
+    spec = importlib.util.spec_from_file_location("benchmark_diagnosis_accuracy", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_scored_cause_has_a_table_that_rises():
+    assert set(RIGHT) == set(SCORES)
+    for numbers in RIGHT.values():
+        assert len(numbers) == len(EDGES) + 1
+        assert list(numbers) == sorted(numbers)
+        assert 0.0 < numbers[0] < MIN_CONFIDENCE <= numbers[-1] < 1.0
+
+
+@pytest.mark.parametrize(("score", "place"), [(0.0, 0), (0.2, 1), (0.5, 2), (0.79, 3), (0.9, 4), (1.0, 5)])
+def test_a_score_falls_into_its_range(score, place):
+    assert confidence(Cause.STALE, score) == RIGHT[Cause.STALE][place]
+
+
+def test_pooled_shares_never_fall():
+    right, seen = {0: 9, 1: 1, 5: 98}, {0: 10, 1: 10, 5: 100}
+    filled = [{i: table.get(i, 0) for i in range(6)} for table in (right, seen)]
+    told = script().rising(*filled, [0.5] * 6)
+    assert told == sorted(told)
+    assert told[0] == told[1] == round((9 + 1 + 1 + 1) / (10 + 10 + 4), 3)
+    assert told[5] == round(99 / 102, 3)
+
+
+# ---- the benchmark itself, small
+
+
+@cache
+def measured():
+    return script().measure(300, count=60)
+
+
+def test_most_names_are_right_where_there_is_an_alarm():
+    told = measured()["drawn"]
+    assert told["cases"] == 60
+    assert told["alarmed"] >= 40
+    assert told["top1"] >= 0.9
+    assert told["wrong_name"] <= 0.1
+
+
+def test_a_summary_counts_what_it_was_given():
+    def row(truth, named, confidence=0.95, **more):
+        known = {"alarm": True, "place": "", "fault": "f", "share": "all", "kernel": "bf16"}
+        return {**known, "truth": truth, "named": named, "confidence": confidence, "located": False, **more}
+
+    rows = [
+        row("shift", "shift"),
+        row("shift", "unknown", 0.3),
+        row("stale_weights", "shift", 0.7),
+        row("shift", "shift", place="replica=r1", located=True),
+        {**row("shift", ""), "alarm": False},
+    ]
+    told = script().summary(rows)
+    assert (told["cases"], told["alarmed"], told["located"]) == (5, 4, 1.0)
+    assert (told["top1"], told["unknown"], told["wrong_name"]) == (0.5, 0.25, 0.25)
+    assert told["confusion"] == {"shift": {"shift": 2, "unknown": 1}, "stale_weights": {"shift": 1}}
+    assert [(line["from"], line["cases"], line["right"]) for line in told["reliability"]] == [
+        (0.7, 1, 0.0),
+        (0.95, 2, 1.0),
+    ]
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["text", "json"])
+def test_the_benchmark_prints_lines_or_json(options, capsys, monkeypatch):
+    told = measured()
+    monkeypatch.setattr(script(), "measure", lambda seed, **_: told)
+    monkeypatch.setattr(sys, "argv", ["diagnosis_accuracy.py", *options])
+    script().main()
+    out = capsys.readouterr().out
+    if options:
+        assert json.loads(out) == json.loads(json.dumps(told))
+    else:
+        assert "what is true: what was named" in out
