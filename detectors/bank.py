@@ -1,10 +1,10 @@
 """The bank: sequential state of all rows at once, folded unit by unit.
 
 Arrays of shape (rows, k) or (rows,); one unit touches the rows of its slices in a few array
-operations.  Units are folded one at a time, so cutting the input anywhere changes nothing.
+operations.  Units are folded one at a time, so cutting the input anywhere changes nothing;
+`detectors.runs` folds many units at once, to the same bits, as long as no row changes its state.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,12 +12,16 @@ from numpy.typing import NDArray
 
 from paritas.detectors.pairs import Floats
 from paritas.detectors.rows import GRID, Row
-from paritas.detectors.sequential import LOG_CEILING, LOG_ZERO, StartMass, log_mean, restart
+from paritas.detectors.sequential import CEILING, StartMass, grown, log_mean, mean_wealth, scaled
 
-__all__ = ["Bank", "Crossings"]
+__all__ = ["Bank", "Crossings", "multipliers_of", "squared_distance"]
 
 RECOVERY_LOG_THRESHOLD = np.log(1e3)  # average run length of a false recovery: a thousand units
+RECOVERY_WEALTH = 1e3
 QUIET_UNITS = 1000  # the same patience where silence is the only sign of recovery
+COUNTS = ("units", "tokens", "without", "last_ns", "since_start", "clean")
+SUMS = ("total", "spread", "best")
+WEALTH = {"alarm": 0.0, "passing": 1.0, "back": 0.0, "over": 1.0}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,6 +36,12 @@ class Crossings:
 
     violated: NDArray[np.int64]
     recovered: NDArray[np.int64]
+
+
+def multipliers_of(log_factors: Floats) -> Floats:
+    """Factors from nats, at most `CEILING`."""
+    with np.errstate(over="ignore"):
+        return np.minimum(np.exp(log_factors), CEILING)
 
 
 class Bank:
@@ -52,38 +62,27 @@ class Bank:
     total, spread : shape (rows,), float64
         Sum of values and sum of squared distances from the running predictable mean (D16), on the
         test's scale.
+    best : shape (rows,), float64
+        Largest mixture wealth against "kept" since the test began.
     violated : shape (rows,), bool
         Latched until recovery.
     quiet : shape (rows,), bool
         Rows that no reverse test lets recover; `clean` counts their units since the last alarm.
-    log_alarm, log_pass, log_back, log_over : shape (rows, k), nats
+    alarm, passing, back, over : shape (rows, k)
         Wealth against "kept" from any unit on (alarm), against "exceeded" from the first (pass),
         against "still exceeded" from any (recovery), against "kept on average" from the first (shown limits).
     """
 
     def __init__(self, *, period_ns: int, recover: bool) -> None:
-        self._period_ns = period_ns
-        self._recover = recover
-        self._mass = StartMass()
-        self._k = GRID.size
-        self.tau = np.zeros(0)
-        self.log_threshold = np.zeros(0)
-        self.certain = np.zeros(0, bool)
-        self.quiet = np.zeros(0, bool)
-        self.clean = np.zeros(0, np.int64)
-        self.units = np.zeros(0, np.int64)
-        self.tokens = np.zeros(0, np.int64)
-        self.without = np.zeros(0, np.int64)
-        self.total = np.zeros(0)
-        self.spread = np.zeros(0)
-        self.last_ns = np.zeros(0, np.int64)
-        self.since_start = np.zeros(0, np.int64)
-        self.violated = np.zeros(0, bool)
-        self.log_alarm = np.zeros((0, self._k))
-        self.log_pass = np.zeros((0, self._k))
-        self.log_back = np.zeros((0, self._k))
-        self.log_over = np.zeros((0, self._k))
-        self.peak = np.zeros(0)
+        self.period_ns = period_ns
+        self.recover = recover
+        self.mass = StartMass()
+        self.tau, self.alpha = np.zeros(0), np.zeros(0)
+        self.certain, self.quiet, self.violated = (np.zeros(0, bool) for _ in range(3))
+        self.units, self.tokens, self.without = (np.zeros(0, np.int64) for _ in range(3))
+        self.last_ns, self.since_start, self.clean = (np.zeros(0, np.int64) for _ in range(3))
+        self.total, self.spread, self.best = (np.zeros(0) for _ in range(3))
+        self.alarm, self.passing, self.back, self.over = (np.zeros((0, GRID.size)) for _ in range(4))
 
     def __len__(self) -> int:
         return len(self.tau)
@@ -91,27 +90,49 @@ class Bank:
     def add(self, row: Row) -> int:
         """Append the state of a new row; return its index."""
         self.tau = np.append(self.tau, row.tau)
-        self.log_threshold = np.append(self.log_threshold, -np.log(row.alpha))
+        self.alpha = np.append(self.alpha, row.alpha)
         self.certain = np.append(self.certain, row.counterexample)
         self.quiet = np.append(self.quiet, row.counterexample or not row.down.any())
-        for name in ("units", "tokens", "without", "last_ns", "since_start", "clean"):
-            setattr(self, name, np.append(getattr(self, name), 0))
-        for name in ("total", "spread"):
-            setattr(self, name, np.append(getattr(self, name), 0.0))
         self.violated = np.append(self.violated, False)
-        self.peak = np.append(self.peak, LOG_ZERO)
-        for name, start in (
-            ("log_alarm", LOG_ZERO),
-            ("log_pass", 0.0),
-            ("log_back", LOG_ZERO),
-            ("log_over", 0.0),
-        ):
-            setattr(self, name, np.vstack([getattr(self, name), np.full((1, self._k), start)]))
+        for name in (*COUNTS, *SUMS):
+            setattr(self, name, np.append(getattr(self, name), getattr(self, name).dtype.type(0)))
+        for name, start in WEALTH.items():
+            setattr(self, name, np.vstack([getattr(self, name), np.full((1, GRID.size), start)]))
         return len(self) - 1
 
-    def skip(self, rows: Sequence[int] | NDArray[np.int64]) -> None:
-        """Count one unit that could not tell, for each of `rows`, which are distinct."""
-        self.without[np.asarray(rows, dtype=np.int64)] += 1
+    @property
+    def log_threshold(self) -> Floats:
+        """Evidence at which each row alarms, shape (rows,), nats."""
+        return np.asarray(-np.log(self.alpha))
+
+    @property
+    def peak(self) -> Floats:
+        """Largest evidence against "kept" since the test began, shape (rows,), nats."""
+        return _logs(self.best)
+
+    @property
+    def log_alarm(self) -> Floats:
+        """`alarm` in nats."""
+        return _logs(self.alarm)
+
+    @property
+    def log_pass(self) -> Floats:
+        """`passing` in nats."""
+        return _logs(self.passing)
+
+    @property
+    def log_back(self) -> Floats:
+        """`back` in nats."""
+        return _logs(self.back)
+
+    @property
+    def log_over(self) -> Floats:
+        """`over` in nats."""
+        return _logs(self.over)
+
+    def evidence(self, name: str, index: int) -> float:
+        """Mixture evidence of one row, nats; `name` is one of `alarm`, `passing`, `back`, `over`."""
+        return float(log_mean(_logs(getattr(self, name)[index : index + 1]))[0])
 
     def fold(
         self, rows: NDArray[np.int64], values: Floats, growth: Floats, decline: Floats, event_ns: int
@@ -127,25 +148,35 @@ class Bank:
         growth, decline : shape (r, k), nats
             Log-factors of the bets against "kept" and against "exceeded".
         """
+        return self.multiply(rows, values, multipliers_of(growth), multipliers_of(decline), event_ns)
+
+    def multiply(
+        self, rows: NDArray[np.int64], values: Floats, up: Floats, down: Floats, event_ns: int
+    ) -> Crossings:
+        """Do the same with the factors themselves, which are at most `CEILING`."""
         self._moments(rows, values)
-        alarm = restart(self.log_alarm[rows], self._log_mass(rows, event_ns), growth)
-        self.log_alarm[rows] = alarm
-        self.log_pass[rows] = np.clip(self.log_pass[rows] + decline, -LOG_CEILING, LOG_CEILING)
-        self.log_over[rows] = np.clip(self.log_over[rows] + growth, -LOG_CEILING, LOG_CEILING)
-        wealth = log_mean(alarm)
-        self.peak[rows] = np.maximum(self.peak[rows], wealth)
-        broken = self.certain[rows] & (values > self.tau[rows])
-        crossed = (~self.certain[rows] & (wealth >= self.log_threshold[rows])) | broken
+        alarm = grown(self.alarm[rows], self._mass(rows, event_ns)[:, None], up)
+        self.alarm[rows] = alarm
+        self.passing[rows] = scaled(self.passing[rows], down)
+        self.over[rows] = scaled(self.over[rows], up)
+        wealth = mean_wealth(alarm, axis=1)
+        self.best[rows] = np.maximum(self.best[rows], wealth)
+        crossed = self.crosses(rows, values, wealth)
         fresh = rows[crossed & ~self.violated[rows]]  # before recovery: its wealth is the closed incident's
-        recovered = self._recovered(rows, decline, crossed) if self._recover else rows[:0]
+        recovered = self._recovered(rows, down, crossed) if self.recover else rows[:0]
         self.violated[fresh] = True
         return Crossings(fresh, recovered)
 
+    def crosses(self, rows: NDArray[np.int64], values: Floats, wealth: Floats) -> NDArray[np.bool_]:
+        """Whether a unit's value or wealth is an alarm, for rows, values and wealth of one shape."""
+        certain = self.certain[rows]
+        return np.where(certain, values > self.tau[rows], wealth >= 1.0 / self.alpha[rows])
+
     def _recovered(
-        self, rows: NDArray[np.int64], decline: Floats, crossed: NDArray[np.bool_]
+        self, rows: NDArray[np.int64], down: Floats, crossed: NDArray[np.bool_]
     ) -> NDArray[np.int64]:
         """Rows that this unit lets recover: by certificate, or by quiet where nothing certifies."""
-        done = np.concatenate([self._fold_recovery(rows, decline), self._fold_quiet(rows, crossed)])
+        done = np.concatenate([self._fold_recovery(rows, down), self._fold_quiet(rows, crossed)])
         for index in done:
             self.restart_row(int(index))
         return done
@@ -158,46 +189,57 @@ class Bank:
         """
         alarmed = rows[crossed & self.quiet[rows]]
         self.clean[alarmed] = -1
-        self.log_alarm[alarmed] = LOG_ZERO
+        self.alarm[alarmed] = 0.0
         self.since_start[alarmed] = 0
         self.clean[rows] += 1
         return np.asarray(rows[self.violated[rows] & self.quiet[rows] & (self.clean[rows] >= QUIET_UNITS)])
 
     def _moments(self, rows: NDArray[np.int64], values: Floats) -> None:
-        guess = (0.5 + self.total[rows]) / (self.units[rows] + 1)
-        self.spread[rows] += (values - np.clip(guess, 0.0, 1.0)) ** 2
+        self.spread[rows] += squared_distance(values, self.total[rows], self.units[rows])
         self.total[rows] += values
         self.units[rows] += 1
 
-    def _log_mass(self, rows: NDArray[np.int64], event_ns: int) -> Floats:
+    def _mass(self, rows: NDArray[np.int64], event_ns: int) -> Floats:
         self.since_start[rows] += 1
-        index = self.since_start[rows]
-        elapsed = np.where(index > 1, np.maximum(event_ns - self.last_ns[rows], 0), 0) / self._period_ns
+        mass = self.start_mass(self.since_start[rows], event_ns - self.last_ns[rows])
         self.last_ns[rows] = np.maximum(self.last_ns[rows], event_ns)
-        return np.asarray(np.log(self._mass.of(index, elapsed)))[:, None]
+        return mass
 
-    def _fold_recovery(self, rows: NDArray[np.int64], decline: Floats) -> NDArray[np.int64]:
+    def start_mass(self, number: NDArray[np.int64], since_ns: NDArray[np.int64]) -> Floats:
+        """Mass that may start at a row's unit `number`, `since_ns` after the one before."""
+        elapsed = np.where(number > 1, np.maximum(since_ns, 0), 0) / self.period_ns
+        return self.mass.of(number, elapsed)
+
+    def _fold_recovery(self, rows: NDArray[np.int64], down: Floats) -> NDArray[np.int64]:
         """Reverse e-detector against "still exceeded", running while a row is violated."""
         if not self.violated[rows].any():
             return rows[:0]
-        back = restart(self.log_back[rows], np.zeros((len(rows), 1)), decline)
-        active = self.violated[rows][:, None]
-        self.log_back[rows] = np.where(active, back, LOG_ZERO)
-        bets = np.any(decline != 0.0, axis=1)
-        done = self.violated[rows] & bets & (log_mean(self.log_back[rows]) >= RECOVERY_LOG_THRESHOLD)
+        active = self.violated[rows]
+        self.back[rows] = np.where(active[:, None], grown(self.back[rows], np.ones(1), down), 0.0)
+        bets = np.any(down != 1.0, axis=1)
+        done = active & bets & (mean_wealth(self.back[rows], axis=1) >= RECOVERY_WEALTH)
         return np.asarray(rows[done & ~self.quiet[rows]])
 
     def restart_row(self, index: int) -> None:
         """Forget the incident and start testing afresh: certified recovery, or new weights."""
         self.violated[index] = False
-        self.log_alarm[index] = LOG_ZERO
-        self.log_back[index] = LOG_ZERO
+        self.alarm[index] = self.back[index] = 0.0
         self.since_start[index] = 0
-        self.peak[index] = LOG_ZERO
+        self.best[index] = 0.0
         self.restart_certificate(index)
 
     def restart_certificate(self, index: int) -> None:
         """Begin the PASS process and the shown limits again, as after a change of kernel."""
-        self.log_pass[index] = self.log_over[index] = 0.0
+        self.passing[index] = self.over[index] = 1.0
         self.units[index] = self.tokens[index] = self.without[index] = 0
         self.total[index] = self.spread[index] = 0.0
+
+
+def squared_distance(values: Floats, total: Floats, units: NDArray[np.int64]) -> Floats:
+    """(value - predictable mean)^2 from the sum and number of the values before (D16)."""
+    return np.asarray((values - np.clip((0.5 + total) / (units + 1), 0.0, 1.0)) ** 2)
+
+
+def _logs(wealth: Floats) -> Floats:
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(wealth))

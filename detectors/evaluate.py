@@ -4,10 +4,7 @@
 It is pure apart from its own state, picklable, and does no I/O.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
-from itertools import groupby
+from collections.abc import Generator, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -16,85 +13,30 @@ from numpy.typing import NDArray
 from paritas.contracts.derive import estimator_of
 from paritas.contracts.model import Clause, Contract, Slice, Stage
 from paritas.detectors.bank import Bank, Crossings
-from paritas.detectors.diagnosis import Recent, fingerprints
-from paritas.detectors.evidence import PairBatch
+from paritas.detectors.bets import multipliers
+from paritas.detectors.crossings import Change, Crossing
+from paritas.detectors.diagnosis import Recent, Whereabouts
 from paritas.detectors.identity import IdentityLog
-from paritas.detectors.pairs import Floats, PairedTrace, PairOutcome
+from paritas.detectors.ledger import Witness, is_certificate
+from paritas.detectors.measures import Columns
+from paritas.detectors.pairs import PairedTrace, PairOutcome
+from paritas.detectors.placement import Placement, Plan
 from paritas.detectors.rows import Row, clauses_at, make_row, share_of
-from paritas.detectors.slices import SliceBook
-from paritas.detectors.table import Entries, Table, factors, joined
-from paritas.records import KernelIdentity, PairReason, Sampling, State
+from paritas.detectors.runs import fold_alone, fold_run
+from paritas.detectors.slice_states import SliceState
+from paritas.detectors.units import REPEATS, Batch, cut
+from paritas.records import KernelIdentity, State
 
-__all__ = ["Change", "Crossing", "Evaluator", "SliceState"]
+__all__ = ["REPEATS", "Change", "Crossing", "Evaluator", "SliceState"]
 
 T = TypeVar("T")
 NS = 1_000_000_000
-EXEMPLARS = 5
-# Outcomes that are not sequences of their own: they repeat one that already counted.
-REPEATS = (PairReason.DUPLICATE, PairReason.LATE)
 # Judged from what reported itself, not pair by pair.
 STATES = ("kernel_identity", "silence")
 REMEMBERED = 1024  # weights versions and kernels, so that an old one coming late is not taken for new
-# Vectorised together, whichever is reached first; bounds memory and stays in cache, changes no result.
-BATCH_SEQUENCES = 512
-BATCH_TOKENS = 32_768
-
-
-class Change(StrEnum):
-    """What happened to a row."""
-
-    VIOLATED = "violated"
-    RECOVERED = "recovered"
-    SUPERSEDED = "superseded"
-
-
-@dataclass(frozen=True, slots=True)
-class Crossing:
-    """One row changed its state at one unit.
-
-    Attributes
-    ----------
-    slice, declared : str
-        Name of the slice instance, and of the slice the contract declares it by.
-    index : int
-        Row in the evaluator; -1 for the kernel identity.
-    no_data : bool
-        Whether it is about missing data rather than about a limit.
-    event_ns : int
-        Start time of the deciding sequence.
-    """
-
-    change: Change
-    clause: Clause
-    slice: str
-    declared: str
-    index: int
-    event_ns: int
-    weights_version: str
-    no_data: bool = False
-
-
-@dataclass(slots=True)
-class SliceState:
-    """What is remembered of one slice instance besides its rows.
-
-    Attributes
-    ----------
-    lag, allowed_lag : int
-        Largest weights lag of sequences that were refused for it, and of those that paired.
-    shifted : int
-        Sequences whose token ids agree after a move by one.
-    worst : list of (value, trace id)
-        The pairs with the largest mean |ell|, worst first.
-    """
-
-    recent: Recent
-    inference: Sampling = Sampling()
-    train: Sampling = Sampling()
-    lag: int = 0
-    allowed_lag: int = 0
-    shifted: int = 0
-    worst: list[tuple[float, str]] = field(default_factory=list)
+RECENT_KERNELS = 16  # pairs of kernels that take turns
+BATCH_SEQUENCES = 512  # folded together; changes no result
+SHORTEST_RUN = 4  # units tried together right after one that changed a state
 
 
 class Evaluator:
@@ -114,7 +56,13 @@ class Evaluator:
         self.clauses = clauses_at(contract, stage)
         biased = [c for c in self.clauses if c.statistic == "gradient_bias"]
         self.estimators = {c.id: estimator_of(contract, c) for c in biased}
-        self.book = SliceBook(contract.slices)
+        asked = [(c, s) for s in contract.slices for c in self._clauses_of(s)]
+        self.columns = Columns.of(asked, self.estimators)
+        self.placement = Placement(
+            contract.slices, [self.columns.of_slice(self._clauses_of(s), s) for s in contract.slices]
+        )
+        self.book = self.placement.book
+        self._plain = frozenset(s.name for s in contract.slices if not s.by)
         self.bank = Bank(period_ns=round(contract.false_alarms.per_s * NS), recover=recover)
         self.rows: list[Row] = []
         self.index: dict[tuple[str, str], int] = {}
@@ -123,11 +71,12 @@ class Evaluator:
         self.reasons: dict[str, int] = {}
         self.versions: dict[str, None] = {}
         self.weights_version = ""
+        self.witness = Witness()
+        self._certifies = any(is_certificate(clause, contract) for clause in self.clauses)
         self.has_gap = False  # records are missing now: nothing passes
         self._kernels: dict[tuple[str, str], None] = {}
-        self._last_kernels: tuple[KernelIdentity, KernelIdentity] | None = None
-        self._columns = tuple((c, s) for s in contract.slices for c in self._clauses_of(s))
-        self._plans: dict[tuple[str, ...], _Plan] = {}
+        self._recent_kernels: list[tuple[KernelIdentity, KernelIdentity]] = []
+        self._run_length = BATCH_SEQUENCES
 
     def observe(self, outcomes: Sequence[PairOutcome]) -> Iterator[Crossing]:
         """Fold outcomes in, in order, and yield each change of a row's state as it happens.
@@ -135,51 +84,110 @@ class Evaluator:
         While a crossing is being handled the evaluator stands exactly at the deciding unit; how
         outcomes are cut into calls does not matter.  The iterator must be exhausted.
         """
-        start = 0
+        start, by_group = 0, self.contract.compare.unit == "group"
         while start < len(outcomes):
-            stop = self._cut(outcomes, start)
-            yield from self._observe(outcomes[start:stop])
+            stop = cut(outcomes, start, sequences=BATCH_SEQUENCES, by_group=by_group)
+            yield from self._observe(Batch.of(outcomes[start:stop], self.columns, by_group=by_group))
+            if self._certifies:
+                self.witness.note(outcomes[start:stop])
             start = stop
 
-    def _cut(self, outcomes: Sequence[PairOutcome], start: int) -> int:
-        """End of the batch that begins at `start`: full, and no unit cut in two."""
-        stop, tokens = start, 0
-        while stop < min(start + BATCH_SEQUENCES, len(outcomes)) and tokens < BATCH_TOKENS:
-            pair = outcomes[stop].pair
-            tokens += pair.tokens if pair is not None else 0
-            stop += 1
-        while stop < len(outcomes) and self._unit_key(outcomes[stop]) == self._unit_key(outcomes[stop - 1]):
-            stop += 1
-        return stop
+    def _observe(self, batch: Batch) -> Iterator[Crossing]:
+        """Fold runs of ordinary units together, and one by one those that change something."""
+        unit = 0
+        while unit < len(batch):
+            stop, plans = self._ordinary(batch, unit, min(unit + self._run_length, len(batch)))
+            folded = self._fold_run(batch, range(unit, stop), plans)
+            unit += folded
+            if folded == self._run_length or unit == len(batch):
+                self._run_length = min(2 * self._run_length, BATCH_SEQUENCES)
+                continue
+            if unit < stop:
+                self._run_length = max(folded, SHORTEST_RUN)
+            yield from self._fold_unit(batch, unit)
+            unit += 1
 
-    def _observe(self, outcomes: Sequence[PairOutcome]) -> Iterator[Crossing]:
-        batch = PairBatch.of([o.pair for o in outcomes if o.pair is not None])
-        table = Table.of(batch, self._columns, self.estimators)
-        sums = fingerprints(batch)
-        places = iter(range(len(batch)))
-        for _, unit in groupby(outcomes, key=self._unit_key):
-            members: list[_Member] = []
-            for outcome in unit:
-                self.reasons[outcome.reason] = self.reasons.get(outcome.reason, 0) + 1
-                if outcome.pair is not None:
-                    place = next(places)
-                    members.append(_Member(outcome, outcome.pair, table, place, sums[place]))
-                elif outcome.reason not in REPEATS:
-                    yield from self._fold_loss(outcome)
-            if members:
-                yield from self._fold_unit(members)
+    def _ordinary(self, batch: Batch, first: int, last: int) -> tuple[int, list[Plan]]:
+        """End of the units from `first` on, but before `last`, that bring nothing new; plans of their outcomes."""
+        plans: list[Plan] = []
+        tellers, starts = batch.tellers.tolist(), batch.told
+        for unit in range(first, last):
+            told = tellers[starts[unit] : starts[unit + 1]]
+            found = [self._plan(batch.outcomes[i]) for i in told]
+            known = [plan for plan in found if plan is not None]
+            if len(known) < len(told) or (len(told) > 1 and any(map(batch.is_loss, told))):
+                return unit, plans
+            plans += known
+        return last, plans
 
-    def _unit_key(self, outcome: PairOutcome) -> tuple[str, str]:
-        """Outcomes with equal keys that stand together are one unit."""
-        grouped = self.contract.compare.unit == "group" and outcome.group_id
-        return outcome.run_id, f"group:{outcome.group_id}" if grouped else outcome.sequence_id
+    def _plan(self, outcome: PairOutcome) -> Plan | None:
+        """Plan of an outcome, or None if it brings something new."""
+        if outcome.pair is not None and self._is_new(outcome.pair):
+            return None
+        return self.placement.known(outcome)
+
+    def _is_new(self, pair: PairedTrace) -> bool:
+        """Whether the weights or the kernels were not seen before."""
+        if pair.weights_version and pair.weights_version not in self.versions:
+            return True
+        return (pair.inference, pair.train) not in self._recent_kernels
+
+    def _fold_run(self, batch: Batch, units: range, plans: Sequence[Plan]) -> int:
+        """Fold units together up to the first that changes a row's state; return how many were."""
+        first, last = batch.told[units.start], batch.told[units.stop]
+        runs = batch.runs(batch.tellers[first:last], plans, self.placement)
+        folded = fold_run(self.bank, runs, units.start, units.stop)
+        if folded < len(units):
+            return self._fold_again(batch, units[:folded], plans)
+        batch.count(units, self.reasons)
+        for run in runs:
+            for name, outcomes in run.by_name():
+                self._note(name, batch, outcomes)
+        return folded
+
+    def _fold_again(self, batch: Batch, units: range, plans: Sequence[Plan]) -> int:
+        """Fold the units before the one that changes something."""
+        told = batch.told[units.stop] - batch.told[units.start]
+        return self._fold_run(batch, units, plans[:told])
+
+    def _note(self, name: str, batch: Batch, outcomes: NDArray[np.int64]) -> None:
+        """Remember what some outcomes of a batch tell one slice instance."""
+        places = batch.places[outcomes]
+        is_loss = places == len(batch.pairs)
+        for i in outcomes[is_loss].tolist():
+            self._state(name).note_loss(batch.outcomes[i])
+        if not is_loss.all():
+            self._state(name).note(batch, places[~is_loss])
+
+    def _fold_unit(self, batch: Batch, unit: int) -> Iterator[Crossing]:
+        """Fold one sequence, or the mean of one prompt group, into the rows it touches."""
+        batch.count(range(unit, unit + 1), self.reasons)
+        told = batch.tellers_of(unit)
+        is_loss = batch.places[told] == len(batch.pairs)
+        for i in told[is_loss].tolist():
+            yield from self._fold_loss(batch.outcomes[i])
+        plans: list[Plan] = []
+        for i in told[~is_loss].tolist():
+            plan = yield from self._met(batch.outcomes[i])
+            for _, name in plan.instances:
+                self._note(name, batch, np.array([i]))
+            plans.append(plan)
+        runs = batch.runs(told[~is_loss], plans, self.placement)
+        if runs:
+            event_ns = int(runs[0].event_ns[0])
+            yield from self._crossings(fold_alone(self.bank, runs), event_ns)
+
+    def _met(self, outcome: PairOutcome) -> Generator[Crossing, None, Plan]:
+        """Note what is new about a pair; return its plan."""
+        if outcome.pair is not None:
+            yield from self._note_weights(outcome.pair)
+            yield from self._note_kernels(outcome.pair)
+        return self.placement.place(outcome, self._rows_of)
 
     def _fold_loss(self, outcome: PairOutcome) -> Iterator[Crossing]:
         """A sequence without a partner: it counts against pairing, and nowhere else."""
         for declared, name in self.book.instances(outcome):
-            state = self._state(name)
-            state.shifted += 1 if outcome.facts.get("shift") else 0
-            state.lag = max(state.lag, int(float(outcome.facts.get("lag", 0))))
+            self._state(name).note_loss(outcome)
             for clause in self._clauses_of(declared):
                 if clause.statistic == "pairing_rate":
                     index = self.row(clause, declared, name)
@@ -189,64 +197,12 @@ class Evaluator:
         """Fold one value, in the statistic's unit, into one row."""
         row = self.rows[index]
         y = row.scale.down(np.array([value]))
-        growth, decline = factors(row, y)
-        changed = self.bank.fold(np.array([index]), y, growth, decline, event_ns)
+        changed = self.bank.multiply(np.array([index]), y, *multipliers(row, y), event_ns)
         yield from self._crossings(changed, event_ns)
 
-    def _fold_unit(self, members: Sequence["_Member"]) -> Iterator[Crossing]:
-        """Fold one sequence, or the mean of one prompt group, into the rows it touches."""
-        touched: list[tuple[NDArray[np.int64], Entries]] = []
-        for member in members:
-            yield from self._note_weights(member.pair)
-            yield from self._note_kernels(member.pair)
-            instances = list(self.book.instances(member.outcome))
-            for _, name in instances:
-                self._note_slice(name, member.pair, member.sums)
-            touched.append(self._entries(instances, member))
-        rows, entries = touched[0] if len(touched) == 1 else self._grouped(touched)
-        if len(rows):
-            self.bank.tokens[rows] += entries.tokens
-            parts = (entries.scaled, entries.growth, entries.decline)
-            changed = self.bank.fold(rows, *parts, members[0].outcome.event_ns)
-            yield from self._crossings(changed, members[0].outcome.event_ns)
-
-    def _entries(
-        self, instances: Sequence[tuple[Slice, str]], member: "_Member"
-    ) -> tuple[NDArray[np.int64], Entries]:
-        """Rows for which the pair can tell, and what; the others are counted as without."""
-        plan = self._plan(instances)
-        known = member.table.known[member.place, plan.columns]
-        self.bank.skip(plan.rows[~known])
-        return plan.rows[known], member.table.at(member.place, plan.columns[known])
-
-    def _plan(self, instances: Sequence[tuple[Slice, str]]) -> "_Plan":
-        """Rows and table columns of a combination of slices, worked out when first met."""
-        key = tuple(name for _, name in instances)
-        if key not in self._plans:
-            if len(self._plans) >= REMEMBERED:
-                self._plans.clear()
-            held = {declared.name: name for declared, name in instances}
-            pairs = [
-                (self.row(clause, declared, held[declared.name]), column)
-                for column, (clause, declared) in enumerate(self._columns)
-                if declared.name in held
-            ]
-            self._plans[key] = _Plan(*np.array(pairs, dtype=np.int64).reshape(-1, 2).T)
-        return self._plans[key]
-
-    def _grouped(
-        self, touched: Sequence[tuple[NDArray[np.int64], Entries]]
-    ) -> tuple[NDArray[np.int64], Entries]:
-        """Join the members of a group row by row."""
-        members: dict[int, list[Entries]] = {}
-        for rows, entries in touched:
-            for i, row in enumerate(rows.tolist()):
-                one = slice(i, i + 1)
-                part = (entries.scaled[one], entries.growth[one], entries.decline[one], entries.tokens[one])
-                members.setdefault(row, []).append(Entries(*part))
-        return np.array(list(members), dtype=np.int64), joined(
-            [self.rows[row] for row in members], list(members.values())
-        )
+    def _rows_of(self, declared: Slice, name: str) -> NDArray[np.int64]:
+        """Rows of an instance of a declared slice."""
+        return np.array([self.row(c, declared, name) for c in self._clauses_of(declared)], dtype=np.int64)
 
     def _crossings(self, changed: Crossings, event_ns: int) -> Iterator[Crossing]:
         for change, rows in ((Change.VIOLATED, changed.violated), (Change.RECOVERED, changed.recovered)):
@@ -257,16 +213,10 @@ class Evaluator:
         names = row.name, row.declared.name
         return Crossing(change, row.clause, *names, index, event_ns, self.weights_version)
 
-    def _note_slice(self, name: str, pair: PairedTrace, sums: Floats) -> None:
-        state = self._state(name)
-        state.recent.fold(sums)
-        state.inference, state.train = pair.sampling, pair.train_sampling
-        state.allowed_lag = max(state.allowed_lag, pair.lag or 0)
-        size = float(np.abs(pair.log_ratio).mean()) if pair.tokens else 0.0
-        state.worst = sorted([*state.worst, (size, pair.trace_id)], key=lambda w: (-w[0], w[1]))[:EXEMPLARS]
-
     def _state(self, name: str) -> SliceState:
-        return self.states.setdefault(name, SliceState(Recent()))
+        if name not in self.states:  # a value of a `by` slice is itself a place and has none
+            self.states[name] = SliceState(Recent(), whereabouts=Whereabouts(is_followed=name in self._plain))
+        return self.states[name]
 
     def _note_weights(self, pair: PairedTrace) -> Iterator[Crossing]:
         """New weights supersede open incidents: they are neither resolved nor carried over."""
@@ -286,9 +236,9 @@ class Evaluator:
 
         New means not seen before: replicas of unlike hardware take turns, and that is one fleet.
         """
-        if (pair.inference, pair.train) == self._last_kernels:
+        if (pair.inference, pair.train) in self._recent_kernels:
             return
-        self._last_kernels = pair.inference, pair.train
+        self._recent_kernels = [(pair.inference, pair.train), *self._recent_kernels[: RECENT_KERNELS - 1]]
         kernels = (pair.inference.digest, pair.train.digest)
         before = self.identity.verdict()[0]
         self.identity.note(pair.inference)
@@ -310,10 +260,10 @@ class Evaluator:
                 name = next((s.name for s in self.contract.slices if not s.by), "all")
                 yield Crossing(Change.VIOLATED, clause, name, name, -1, event_ns, self.weights_version)
 
-    def _clauses_of(self, declared: Slice) -> Iterator[Clause]:
+    def _clauses_of(self, declared: Slice) -> tuple[Clause, ...]:
         """Clauses judged pair by pair in a slice."""
         applies = (c for c in self.clauses if not c.slices or declared.name in c.slices)
-        return (c for c in applies if c.statistic not in STATES)
+        return tuple(c for c in applies if c.statistic not in STATES)
 
     def row(self, clause: Clause, declared: Slice, name: str) -> int:
         """Index of the row of a clause in a slice instance, made when first needed."""
@@ -332,22 +282,3 @@ def _remember(table: dict[T, None], key: T) -> None:
     table[key] = None
     while len(table) > REMEMBERED:
         del table[next(iter(table))]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Plan:
-    """Rows and table columns of one combination of slices, both shape (r,), int64."""
-
-    rows: NDArray[np.int64]
-    columns: NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Member:
-    """One paired sequence of a unit, and where it stands in the table of its batch."""
-
-    outcome: PairOutcome
-    pair: PairedTrace
-    table: Table
-    place: int
-    sums: Floats

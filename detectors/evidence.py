@@ -4,17 +4,19 @@ A batch concatenates the tokens of many pairs; every statistic is then a handful
 operations and one `np.add.reduceat`.  No Python object per token.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from paritas.detectors.pairs import Floats, PairedTrace, TopColumns
+from paritas.records import TokenStatus
 
-__all__ = ["PairBatch", "segment_mean", "segment_sum"]
+__all__ = ["PairBatch", "segment_count", "segment_mean", "segment_sum"]
 
 Mask = NDArray[np.bool_]
+KEPT_BYTES = 31 << 20  # below the largest that glibc learns from, 32 MiB; nothing is written to it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,10 +43,12 @@ class PairBatch:
     logprob_q: Floats
     position: NDArray[np.int64]
     top: TopColumns
+    _derived: dict[str, Floats] = field(default_factory=dict)
 
     @classmethod
     def of(cls, pairs: Sequence[PairedTrace]) -> "PairBatch":
         """Concatenate `pairs`; an empty sequence gives an empty batch."""
+        _keep_freed_memory()
         lengths = np.array([0, *(p.tokens for p in pairs)], dtype=np.int64)
         tops = (_join([getattr(p.top, name) for p in pairs]) for name in TopColumns.__slots__)
         return cls(
@@ -59,24 +63,65 @@ class PairBatch:
     def __len__(self) -> int:
         return len(self.pairs)
 
+    def once(self, name: str, compute: Callable[[], Floats]) -> Floats:
+        """Return the column called `name`, computed when first asked for; several statistics share it."""
+        if name not in self._derived:
+            self._derived[name] = compute()
+        return self._derived[name]
+
     def sums(self, values: Floats, mask: Mask | None = None) -> Floats:
         """Sum of per-token `values` over each pair, shape (n,)."""
         return segment_sum(values if mask is None else np.where(mask, values, 0.0), self.offsets)
 
     def means(self, values: Floats, mask: Mask | None = None) -> Floats:
         """Mean over each pair's masked, non-NaN tokens, shape (n,); NaN where there are none."""
-        known = ~np.isnan(values) if mask is None else mask & ~np.isnan(values)
-        return segment_mean(values, known, self.offsets)
+        if mask is not None:
+            return segment_mean(values, mask & ~np.isnan(values), self.offsets)
+        total = segment_sum(values, self.offsets)
+        if np.isnan(total).any():  # only then is it worth a look at every token
+            return segment_mean(values, ~np.isnan(values), self.offsets)
+        return _over(total, np.diff(self.offsets))
+
+    def shares(self, hits: Mask, mask: Mask | None = None) -> Floats:
+        """Share of each pair's masked tokens that are hits, shape (n,); NaN where there are none."""
+        kept = hits if mask is None else hits & mask
+        return _over(segment_count(kept, self.offsets), self.counts(mask))
 
     def counts(self, mask: Mask | None = None) -> NDArray[np.int64]:
         """Tokens of each pair under `mask`, shape (n,)."""
-        if mask is None:
-            return np.diff(self.offsets)
-        return segment_sum(mask.astype(np.float64), self.offsets).astype(np.int64)
+        return np.diff(self.offsets) if mask is None else segment_count(mask, self.offsets)
+
+    def statuses(self) -> Floats:
+        """Tokens of each pair by `TokenStatus`, shape (n, statuses)."""
+        return self.once("statuses", lambda: _statuses(self.pairs))
 
 
 def _join(columns: Sequence[Floats]) -> Floats:
     return np.concatenate([np.zeros(0), *columns])
+
+
+def _statuses(pairs: Sequence[PairedTrace]) -> Floats:
+    tally = np.zeros((len(pairs), len(TokenStatus)))
+    for row, pair in zip(tally, pairs, strict=True):
+        for status, tokens in pair.counts.items():
+            row[status] = tokens
+    return tally
+
+
+def _keep_freed_memory() -> None:
+    """Let glibc keep freed columns instead of giving every page back and asking for it again.
+
+    It keeps as much as the largest array that was ever freed, mallopt(3) "dynamic mmap threshold";
+    elsewhere this does nothing.
+    """
+    np.empty(KEPT_BYTES, np.uint8)
+
+
+def _over(total: Floats | NDArray[np.int64], count: Floats | NDArray[np.int64]) -> Floats:
+    """total / count, NaN where there is nothing."""
+    out = np.full(total.shape, np.nan)
+    np.divide(total, count, out=out, where=count > 0)
+    return out
 
 
 def segment_sum(values: Floats, offsets: NDArray[np.int64]) -> Floats:
@@ -98,10 +143,19 @@ def segment_sum(values: Floats, offsets: NDArray[np.int64]) -> Floats:
     return sums
 
 
+def segment_count(hits: Mask, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Hits in each segment ``offsets[i]:offsets[i+1]``; cheap where hits are rare.
+
+    Examples
+    --------
+    >>> segment_count(np.array([True, False, True]), np.array([0, 2, 2, 3]))
+    array([1, 0, 1])
+    """
+    return np.diff(np.searchsorted(np.flatnonzero(hits), offsets))
+
+
 def segment_mean(values: Floats, known: Mask, offsets: NDArray[np.int64]) -> Floats:
     """Mean of each segment's known values; NaN for segments without any."""
-    total = segment_sum(np.where(known, values, 0.0), offsets)
-    count = segment_sum(known.astype(np.float64), offsets)
-    out = np.full(total.shape, np.nan)
-    np.divide(total, count, out=out, where=count > 0)
-    return out
+    if not known.any():
+        return np.full(len(offsets) - 1, np.nan)
+    return _over(segment_sum(np.where(known, values, 0.0), offsets), segment_count(known, offsets))

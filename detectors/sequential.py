@@ -1,4 +1,4 @@
-"""Sequential tests: wealth that a fair game would not give, in log space.
+"""Sequential tests: wealth that a fair game would not give.
 
 Two processes, both from fixed bets ``1 + lambda (x - tau)`` on one unit at a time
 (docs/how-it-decides.md):
@@ -14,6 +14,9 @@ Without a start mass the same bets give the plain e-process from the first unit,
 
 State arrays have shape (rows, k): one row a clause and slice, one column a bet.  Every unit
 is folded in on its own, so cutting the input anywhere changes nothing, bit for bit.
+
+Wealth is told in nats and kept as a plain number between `FLOOR` and `CEILING`, which are all of
+float64 but a margin: one multiplication a bet and unit, where logarithms would cost ten times as much.
 """
 
 from dataclasses import dataclass
@@ -23,11 +26,13 @@ from numpy.typing import NDArray
 
 from paritas.detectors.pairs import Floats
 
-__all__ = ["Grid", "StartMass", "log_mean", "restart"]
+__all__ = ["CEILING", "FLOOR", "Grid", "StartMass", "grown", "log_mean", "mean_wealth", "restart", "scaled"]
 
 LOG_ZERO = -np.inf
 # Wealth is kept in nats; beyond this the answer no longer changes and JSON stays readable.
 LOG_CEILING = 700.0
+CEILING = float(np.exp(LOG_CEILING)) * (1.0 - 2.0**-40)  # its logarithm, rounded, is not above `LOG_CEILING`
+FLOOR = 1.0 / CEILING
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +112,38 @@ def log_mean(log_wealth: Floats) -> Floats:
     with np.errstate(divide="ignore"):
         mean = np.log(np.exp(log_wealth - safe[:, None]).mean(axis=1))
     return np.asarray(safe + mean)
+
+
+def grown(wealth: Floats, mass: Floats, factor: Floats) -> Floats:
+    """One step of the e-detector, ``R <- (R + mass) * factor``, on wealth itself.
+
+    Parameters
+    ----------
+    wealth, factor, mass : shapes that broadcast; factors at most `CEILING`
+
+    Examples
+    --------
+    >>> grown(np.array([0.5]), np.array([0.25]), np.array([2.0]))
+    array([1.5])
+    """
+    with np.errstate(over="ignore"):  # infinity is above the ceiling
+        return np.minimum(wealth * factor + mass * factor, CEILING)
+
+
+def scaled(wealth: Floats, factor: Floats) -> Floats:
+    """One step of an e-process without a start mass, ``E <- E * factor``, on wealth itself."""
+    with np.errstate(over="ignore"):
+        return np.minimum(np.maximum(wealth * factor, FLOOR), CEILING)
+
+
+def mean_wealth(wealth: Floats, axis: int) -> Floats:
+    """Mean over bets: the mixture's wealth.
+
+    Bets are added one after the other, so that a row's sum does not depend on the rows beside it.
+    """
+    bets = np.moveaxis(wealth, axis, 0)
+    with np.errstate(over="ignore"):  # infinity is above the ceiling
+        total = bets[0].copy()
+        for one in bets[1:]:
+            total += one
+        return np.asarray(np.minimum(total / len(bets), CEILING))

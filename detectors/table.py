@@ -1,152 +1,88 @@
-"""The table of a batch: what every pair tells every clause in every declared slice.
+"""The table of a batch: what every pair tells every clause in every declared slice, as bets.
 
-Computed once per batch in whole-column operations; the evaluator then only picks entries.
+Computed once per batch; the evaluator then only picks entries.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from paritas.contracts.catalogue import Test
-from paritas.contracts.model import Clause, Estimator, Requirement, Slice
-from paritas.detectors.evidence import PairBatch
+from paritas.detectors.bets import factors
+from paritas.detectors.measures import Columns, Measures
 from paritas.detectors.pairs import Floats
-from paritas.detectors.rows import GRID, Row, make_row
-from paritas.detectors.slices import token_mask
-from paritas.detectors.statistics import Mask, gradient_bias, token_bets, unit_values
+from paritas.detectors.rows import GRID
+from paritas.detectors.sequential import CEILING
 
-__all__ = ["Entries", "Table", "factors", "joined"]
+__all__ = ["Table", "factors"]
 
-Column = tuple[Clause, Slice]
-_Parts = tuple[Floats, Floats, Floats, Floats, NDArray[np.int64]]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Entries:
-    """What one unit tells r rows.
-
-    Attributes
-    ----------
-    scaled : shape (r,)
-        Values on the test's scale.
-    growth, decline : shape (r, k), nats
-        Log-factors of the bets against "kept" and against "exceeded".
-    tokens : shape (r,), int64
-    """
-
-    scaled: Floats
-    growth: Floats
-    decline: Floats
-    tokens: NDArray[np.int64]
+Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """All columns of a batch of n pairs.
+    """All c columns of n units: the pairs of a batch and, last, a sequence without a partner; or groups.
 
     Attributes
     ----------
     known : shape (n, c), bool
-        Whether the pair can tell.
-    scaled : shape (n, c); growth, decline : shape (n, c, k); tokens : shape (n, c)
-        As in `Entries`.
+        Whether the unit can tell.
+    scaled : shape (n, c)
+        Values on the test's scale; 0 where it cannot.
+    factors : shape (n, 2, k, c)
+        Factors of the bets against "kept" and against "exceeded"; 1 where it cannot.
+    tokens, without : shape (n, c), int64
+        Tokens that count, and pairs that cannot tell.
     """
 
     known: NDArray[np.bool_]
     scaled: Floats
-    growth: Floats
-    decline: Floats
-    tokens: NDArray[np.int64]
+    factors: Floats
+    tokens: Counts
+    without: Counts
 
     @classmethod
-    def of(cls, batch: PairBatch, columns: Sequence[Column], estimators: Mapping[str, Estimator]) -> "Table":
-        """Compute every column of `batch`; `estimators` by clause id."""
-        made: dict[tuple[str, tuple[Requirement, ...]], _Parts] = {}
-        for clause, declared in columns:  # slices that take every token of a pair share their columns
-            key = _column_key(clause, declared)
-            if key not in made:
-                made[key] = _column(batch, clause, declared, estimators.get(clause.id))
-        parts = [made[_column_key(clause, declared)] for clause, declared in columns]
-        if not parts:
-            nothing, bets = np.zeros((len(batch), 0)), np.zeros((len(batch), 0, GRID.size))
-            return cls(nothing.astype(bool), nothing, bets, bets, nothing.astype(np.int64))
-        raw, scaled, growth, decline, tokens = zip(*parts, strict=True)
-        return cls(
-            ~np.isnan(np.stack(raw, axis=1)),
-            np.stack(scaled, axis=1),
-            np.stack(growth, axis=1),
-            np.stack(decline, axis=1),
-            np.stack(tokens, axis=1),
+    def of(cls, measures: Measures, columns: Columns) -> "Table":
+        """Make the table of pairs that were measured."""
+        scaled = np.vstack([measures.scaled, _lost(columns)])
+        known = ~np.isnan(scaled)
+        bets = _bets(scaled, columns)
+        bets[:-1, 0, :, columns.conditional] = np.moveaxis(measures.on_tokens, 2, 0)
+        tokens = np.vstack([measures.tokens, np.zeros((1, scaled.shape[1]), np.int64)])
+        without = (~known).astype(np.int64)
+        without[-1] = 0
+        return cls(known, np.where(known, scaled, 0.0), bets, tokens, without)
+
+    def grouped(self, places: Counts, starts: Counts, columns: Columns) -> "Table":
+        """Make the table of groups: of the rows `places`, those from each of `starts` to the next together.
+
+        A group's value is the mean of those that can tell.  Bets on tokens multiply instead, since
+        their null holds given every prefix.
+        """
+        told, known, tokens, without = (
+            np.add.reduceat(part[places], starts, axis=0)
+            for part in (self.scaled, self.known.astype(np.int64), self.tokens * self.known, self.without)
         )
-
-    def at(self, place: int, columns: NDArray[np.int64]) -> Entries:
-        """Return the entries of one pair in some columns."""
-        picked = (part[place, columns] for part in (self.scaled, self.growth, self.decline, self.tokens))
-        return Entries(*picked)
-
-
-def _column_key(clause: Clause, declared: Slice) -> tuple[str, tuple[Requirement, ...]]:
-    """What a column depends on: the clause, and which tokens the slice takes."""
-    return clause.id, declared.match.tokens if declared.match is not None else ()
+        mean = np.divide(told, known, out=np.full(told.shape, np.nan), where=known > 0)
+        bets, asked = _bets(mean, columns), list(columns.conditional)
+        with np.errstate(over="ignore", invalid="ignore"):  # a lost bet stays lost whatever the others win
+            product = np.multiply.reduceat(self.factors[places][:, 0][..., asked], starts, axis=0)
+        bets[:, 0][..., asked] = np.minimum(np.where(np.isnan(product), 0.0, product), CEILING)
+        return Table(known > 0, np.where(known > 0, mean, 0.0), bets, tokens, without)
 
 
-def _column(batch: PairBatch, clause: Clause, declared: Slice, estimator: Estimator | None) -> _Parts:
-    """Raw values, scaled values, growth, decline and token counts of one column."""
-    mask = token_mask(declared.match, batch)
-    row = make_row(clause, declared, declared.name, 1.0, estimator=estimator)
-    raw = _raw(batch, clause, mask, estimator)
-    scaled = row.scale.down(raw)
-    growth, decline = factors(row, scaled)
-    if row.entry.test is Test.CONDITIONAL_MEAN:
-        growth = token_bets(batch, clause, mask, row.up)
-    return raw, scaled, growth, decline, batch.counts(mask)
+def _bets(scaled: Floats, columns: Columns) -> Floats:
+    """Factors of values of shape (n, c)."""
+    if columns.bets is None:
+        return np.ones((len(scaled), 2, GRID.size, 0))
+    return columns.bets.multiply(scaled)
 
 
-def _raw(batch: PairBatch, clause: Clause, mask: Mask, estimator: Estimator | None) -> Floats:
-    """Values of each pair in the statistic's own unit; NaN where it cannot tell."""
-    if clause.statistic == "pairing_rate":
-        return _in_time(batch, clause)
-    if estimator is not None:
-        return gradient_bias(batch, estimator, mask)
-    return unit_values(batch, clause, mask)
-
-
-def _in_time(batch: PairBatch, clause: Clause) -> Floats:
-    """1 for each pair that was made within the clause's deadline, else 0; every pair of a batch was made."""
-    if clause.within_s is None:
-        return np.ones(len(batch))
-    return np.array([float(p.waited_s <= clause.within_s) for p in batch.pairs], dtype=np.float64)
-
-
-def factors(row: Row, values: Floats) -> tuple[Floats, Floats]:
-    """Log-factors of a row's bets for scaled values of shape (n,): two (n, k) arrays, nats."""
-    if row.two_sided:
-        return _signed_factors(row, values)
-    gap = np.where(np.isnan(values), 0.0, values - row.tau)[:, None]
-    ceiling = max(1.0 - row.tau, 0.0)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        return np.log1p(row.up * gap), np.log1p(-row.down * np.minimum(gap, ceiling))
-
-
-def _signed_factors(row: Row, values: Floats) -> tuple[Floats, Floats]:
-    """Bets on a signed mean: a positive one plays "above the limit", a negative one "below its opposite"."""
-    raw = np.where(np.isnan(values), 0.0, row.scale.zero + row.scale.width * values)[:, None]
-    growth = np.log1p(np.abs(row.up) * (np.sign(row.up) * raw - row.limit))
-    return growth, np.zeros((len(values), len(row.down)))
-
-
-def joined(rows: Sequence[Row], parts: Sequence[Sequence[Entries]]) -> Entries:
-    """Make one entry a row of a group's members: the mean value.
-
-    Token bets multiply instead, since their null holds given every prefix.
-    """
-    mean = np.array([np.mean([p.scaled[0] for p in members]) for members in parts])
-    both = [factors(row, mean[i : i + 1]) for i, row in enumerate(rows)]
-    growth = [
-        np.sum([p.growth[0] for p in members], axis=0) if row.entry.test is Test.CONDITIONAL_MEAN else up[0]
-        for row, members, (up, _) in zip(rows, parts, both, strict=True)
+def _lost(columns: Columns) -> Floats:
+    """What a sequence without a partner tells: that it did not pair, and nothing else; shape (1, c)."""
+    pairing = (row.clause.statistic == "pairing_rate" for row in columns.rows)
+    told = [
+        row.scale.down(np.zeros(())) if is_pairing else np.nan
+        for row, is_pairing in zip(columns.rows, pairing, strict=True)
     ]
-    tokens = np.array([sum(int(p.tokens[0]) for p in members) for members in parts], dtype=np.int64)
-    return Entries(mean, np.stack(growth), np.stack([down[0] for _, down in both]), tokens)
+    return np.array(told, dtype=np.float64)[None]

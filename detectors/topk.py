@@ -15,6 +15,8 @@ from paritas.records import TokenTrace, TopK
 
 __all__ = ["top_columns"]
 
+NEAR = (0, 1, -1)  # ranks by which entries of two close kernels are usually apart
+
 
 def top_columns(inference: TokenTrace, train: TokenTrace, mask: NDArray[np.bool_]) -> TopColumns:
     """Compute `TopColumns` for the masked tokens; what is missing gives NaN columns."""
@@ -54,16 +56,31 @@ def _top1(trace: TokenTrace, mask: NDArray[np.bool_], n: int) -> tuple[Floats, F
 
 
 class _Both:
-    """Matched top-k lists: `where[i, j]` is true where inference entry i is train entry j."""
+    """Matched top-k lists: `p_at_q` is the train log-probability of each inference entry, NaN where it has none."""
 
     def __init__(self, inference: TopK, train: TopK, mask: NDArray[np.bool_]) -> None:
-        self.q_token, self.q = inference.token[mask], inference.logprob[mask].astype(np.float64)
-        self.p_token, self.p = train.token[mask], train.logprob[mask].astype(np.float64)
-        known = np.isfinite(self.q)[:, :, None] & np.isfinite(self.p)[:, None, :]
-        self.where = (self.q_token[:, :, None] == self.p_token[:, None, :]) & known
-        self.shared = self.where.any(axis=2)  # (n, k) over inference entries
-        p_of = np.where(self.where, self.p[:, None, :], -np.inf).max(axis=2, initial=-np.inf)
-        self.p_at_q = np.where(self.shared, p_of, np.nan)
+        (self.q_token, self.q), (self.p_token, self.p) = _listed(inference, mask), _listed(train, mask)
+        self._q_known, self._p_known = np.isfinite(self.q), np.isfinite(self.p)
+        self.p_at_q = np.full(self.q.shape, np.nan)
+        for shift in NEAR:
+            self._match_at(shift)
+        self._match_anywhere()
+        self.shared = ~np.isnan(self.p_at_q)  # (n, k) over inference entries
+
+    def _match_at(self, shift: int) -> None:
+        """Match entries that are `shift` ranks further down in the train list; nearly all are near."""
+        width = min(self.q.shape[1] + min(shift, 0), self.p.shape[1] - max(shift, 0))
+        q_ranks, p_ranks = (slice(first, first + max(width, 0)) for first in (max(-shift, 0), max(shift, 0)))
+        same = self.q_token[:, q_ranks] == self.p_token[:, p_ranks]
+        same &= self._q_known[:, q_ranks]
+        same &= self._p_known[:, p_ranks]
+        np.copyto(self.p_at_q[:, q_ranks], self.p[:, p_ranks], where=same)
+
+    def _match_anywhere(self) -> None:
+        """Look for the other entries in the whole train list."""
+        row, rank = np.nonzero(self._q_known & np.isnan(self.p_at_q))
+        same = (self.p_token[row] == self.q_token[row, rank][:, None]) & self._p_known[row]
+        self.p_at_q[row, rank] = np.where(same.any(axis=1), self.p[row, same.argmax(axis=1)], np.nan)
 
     def hybrid_tv(self, token: NDArray[np.uint64], ell: Floats) -> Floats:
         """``sum_S (q-p)+ + 1{x not in S}(1-w)+`` with S the shared ids; in [0, 2).
@@ -71,25 +88,34 @@ class _Both:
         Not cut at 1: a token outside both lists that the trainer cannot produce exceeds it, and
         cutting it there would make the estimate of missing support too small.
         """
-        gain = np.where(self.shared, np.exp(self.q) - np.exp(self.p_at_q), 0.0)
+        gain = np.exp(self.q) - np.exp(self.p_at_q)
+        np.copyto(gain, 0.0, where=~(gain > 0.0))
         inside = ((self.q_token == token[:, None]) & self.shared).any(axis=1)
         outside = np.where(inside, 0.0, -np.expm1(np.minimum(ell, 0.0)))
-        return np.asarray(np.maximum(gain, 0.0).sum(axis=1) + outside)
+        return np.asarray(gain.sum(axis=1) + outside)
 
     def oscillation(self) -> Floats:
         """max - min of log p - log q over shared ids; NaN with fewer than two."""
-        drift = np.where(self.shared, self.p_at_q - self.q, np.nan)
+        drift = self.p_at_q - self.q
         high = np.where(self.shared, drift, -np.inf).max(axis=1, initial=-np.inf)
         low = np.where(self.shared, drift, np.inf).min(axis=1, initial=np.inf)
-        return np.where(self.shared.sum(axis=1) >= 2, high - low, np.nan)
+        enough = np.count_nonzero(self.shared, axis=1) >= 2
+        return np.asarray(np.subtract(high, low, out=np.full(len(high), np.nan), where=enough))
 
     def flip(self) -> Floats:
         """1 where the two most likely tokens differ; NaN where either list is empty."""
-        known = np.isfinite(self.q[:, 0]) & np.isfinite(self.p[:, 0])
+        known = self._q_known[:, 0] & self._p_known[:, 0]
         return np.where(known, self.q_token[:, 0] != self.p_token[:, 0], np.nan)
 
     def gap(self) -> Floats:
         """q(a) - p(a) at the training top-1 a; NaN where a is not in the inference list."""
-        row = self.where[:, :, 0]
-        q_of_a = np.where(row, self.q, -np.inf).max(axis=1, initial=-np.inf)
+        row = (self.q_token == self.p_token[:, :1]) & self._q_known & self._p_known[:, :1]
+        q_of_a = self.q[np.arange(len(row)), row.argmax(axis=1)]
         return np.where(row.any(axis=1), np.exp(q_of_a) - np.exp(self.p[:, 0]), np.nan)
+
+
+def _listed(top: TopK, mask: NDArray[np.bool_]) -> tuple[NDArray[np.uint64], Floats]:
+    """Ids and log-probabilities of the masked tokens, each shape (n, k)."""
+    if mask.all():
+        return top.token, top.logprob.astype(np.float64)
+    return top.token[mask], top.logprob[mask].astype(np.float64)

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from paritas.detectors.statistics import UNIT_VALUES
+
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
@@ -78,16 +80,47 @@ def test_every_peer_is_measured_in_the_same_run():
 
 
 def test_speed_is_measured_beside_river_on_the_same_machine():
-    told = script("evidence_speed").measure(1, tokens=20_000, peer_tokens=5_000, lengths=(512,))
+    told = script("evidence_speed").measure(1, tokens=20_000, peer_tokens=500, lengths=(512,))
     (line,) = told["ours"]
     assert line["tokens_per_sequence"] == 512
-    assert line["tokens_per_s"] > 0 < told["river_tokens_per_s"]
+    assert line["lists_compared"] < line["with_lists"] < line["tests"]
+    assert min(line.values()) > 0 < min(told["river"].values())
+
+
+def test_the_state_of_a_clause_and_slice_is_small():
+    """The tests' own state; that of the diagnosis is bounded a slice, not a clause."""
+    module = script("evidence_speed")
+    _, evaluator = module.judge(module.stream(np.random.default_rng(1), 64, 20_000, lists=True))
+    size = module.state_bytes(evaluator)
+    assert size["rows"] == 10 * len(module.STATISTICS)
+    assert size["tests"] <= 2048
+
+
+def test_speed_leaves_out_only_what_needs_labels_of_the_task():
+    judged = set(script("evidence_speed").STATISTICS)
+    assert judged <= {*UNIT_VALUES, "pairing_rate"}
+    assert {*UNIT_VALUES, "pairing_rate"} - judged == {
+        "dpo_margin_drift",
+        "ppo_clip_rate",
+        "reward_gain",
+        "reward_loss",
+    }
+
+
+def test_a_long_stream_prints_its_memory(capsys):
+    module = script("evidence_speed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "TOKENS", 20_000)
+        module.run_long(0, 60_000)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) >= 3
+    assert all("MiB resident" in line for line in lines)
 
 
 SMALL = {
     "false_alarms": {"streams": 20, "units": 8, "classic_streams": 5, "classic_units": 10},
     "delay": {"streams": 1},
-    "evidence_speed": {"tokens": 5_000, "peer_tokens": 1_000, "lengths": (512,)},
+    "evidence_speed": {"tokens": 5_000, "peer_tokens": 200, "lengths": (512,)},
 }
 
 
