@@ -1,0 +1,263 @@
+"""`paritas floor` as a user runs it, and `--floors` of the commands that judge."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+from command_runs import recording, run, run_json
+
+from paritas.clock import ManualClock
+from paritas.commands.floor_measure import Asked, measure
+from paritas.contracts.catalogue import CATALOGUE
+from paritas.contracts.load import load_text
+from paritas.detectors.repair_limits import upper_limit
+from paritas.records import Role
+
+CONTRACT = """apiVersion: paritas.dev/v1
+kind: KernelContract
+metadata: {name: mine, version: 1.0.0}
+spec:
+  policy: small
+  kernels: {inference: {engine: vllm, dtype: bfloat16}}
+  clauses:
+    numerical:
+      - {id: token-tv, statistic: tv, at_most: {floor: engine, times: 1.5, ceiling: 0.9}}
+    statistical:
+      - {id: bias, statistic: gradient_bias, cap: 2.0, at_most: 0.5}
+      - {id: tail, statistic: ratio_tail, above: 1.05, at_most: 0.5}
+      - {id: k3, statistic: kl_k3, at_most: 0.5}
+"""
+HEALTHY = ("--serve", recording("healthy.serve"), "--train", recording("healthy.train"))
+
+
+def lines():
+    with gzip.open(recording("healthy.serve"), "rt") as file:
+        return [json.loads(line) for line in file]
+
+
+def batched(path, size, sd, **more):
+    """Write the healthy recording as the engine at another batch size would have logged it."""
+    rng = np.random.default_rng(size)
+    with path.open("w") as file:
+        for row in lines():
+            log = np.minimum(np.array(row["logprobs"]) + rng.normal(0, sd, len(row["logprobs"])), 0.0)
+            told = {"logprobs": log.tolist(), "extra": {"batch": str(size)}, "top_logprobs": None, **more}
+            file.write(json.dumps({**row, **told}) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    """A folder with a contract, a key pair, two recordings and the floor they make."""
+    folder = tmp_path_factory.mktemp("floor")
+    (folder / "mine.yaml").write_text(CONTRACT)
+    assert run("floor", "key", folder / "k.pem", folder / "p.pem").returncode == 0
+    batched(folder / "one.jsonl", 1, 0.0)
+    batched(folder / "other.jsonl", 8, 0.02)
+    done = run(*measuring(folder, "engine"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith(f"signed in {folder}/engine.json\n")
+    return folder
+
+
+def measuring(folder, name, role="inference", one="one.jsonl", other="other.jsonl"):
+    sides = ("--one", folder / one, "--other", folder / other, "--key", folder / "k.pem")
+    return (
+        "floor",
+        "measure",
+        folder / "mine.yaml",
+        name,
+        "--role",
+        role,
+        *sides,
+        "-o",
+        folder / f"{name}.json",
+    )
+
+
+def test_verify_shows_what_was_signed(desk):
+    done = run("floor", "verify", desk / "engine.json", "--key", desk / "p.pem")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (
+        "inference kernel: dtype bfloat16, engine vllm, engine_version 0.32.0; extra.batch 1 and 8\n"
+        in done.stdout
+    )
+    assert "  ratio_tail (above 1.05): at most " in done.stdout
+    assert done.stdout.endswith("signature: good\n")
+
+
+def test_the_payload_says_where_it_comes_from(desk):
+    code, told = run_json("floor", "verify", desk / "engine.json", "--key", desk / "p.pem")
+    assert code == 0
+    assert (told["name"], told["role"], told["model"], told["seed"], told["alpha"]) == (
+        "engine",
+        "inference",
+        "small",
+        0,
+        0.05,
+    )
+    assert told["varied"] == {"extra.batch": ["1", "8"]}
+    assert [v["statistic"] for v in told["values"]] == [
+        "tv",
+        "gradient_bias",
+        "ratio_tail",
+    ]  # k3 is unbounded
+    assert {v["units"] for v in told["values"]} == {48}
+    assert all(len(digest) == 32 for digest in (*told["recordings"], told["digest"]))
+
+
+def test_its_numbers_are_those_of_the_definition(desk):
+    contract, clock = load_text(CONTRACT, "mine.yaml"), ManualClock(1_700_000_000 * 10**9)
+    asked = Asked("engine", Role.INFERENCE, desk / "one.jsonl", desk / "other.jsonl", seed=5, alpha=0.09)
+    found = measure(contract, asked, clock=clock)
+    assert (found.measured_at, found.seed) == ("2023-11-14T22:13:20+00:00", 5)
+    one, other = (
+        [json.loads(t) for t in (desk / n).read_text().splitlines()] for n in ("one.jsonl", "other.jsonl")
+    )
+    as_logged = [np.array([r["logprobs"] for r in rows], dtype=object) for rows in (one, other)]
+    ells = [np.float64(np.float32(p)) - np.float64(np.float32(q)) for q, p in zip(*as_logged, strict=True)]
+    tv = np.array([np.mean(-np.expm1(np.minimum(ell, 0))) for ell in ells])
+    assert found.values[0].estimate == pytest.approx(tv.mean())
+    assert found.values[0].upper == pytest.approx(upper_limit(tv, 0.03))
+    assert found.values[0].tokens == sum(map(len, ells))
+    assert all(CATALOGUE[v.statistic].certifiable for v in found.values)
+
+
+@pytest.fixture
+def floors(desk):
+    return ("--floors", desk / "engine.json", "--floors-key", desk / "p.pem")
+
+
+def test_check_binds_the_limit_to_the_floor_and_says_so(desk, floors):
+    code, told = run_json("floor", "verify", desk / "engine.json", "--key", desk / "p.pem")
+    upper = told["values"][0]["upper"]
+    code, judged = run_json("check", desk / "mine.yaml", *HEALTHY, *floors)
+    assert code in (0, 3)
+    (tv,) = (v for v in judged["verdicts"] if v["clause"] == "token-tv")
+    assert tv["limit"] == pytest.approx(1.5 * upper)
+    assert judged["floors"] == [
+        f"token-tv: 1.5 times the floor engine of {upper:.4g} binds: {1.5 * upper:.4g}"
+    ]
+    shown = run("check", desk / "mine.yaml", *HEALTHY, *floors)
+    assert f"floor  {judged['floors'][0]}" in shown.stdout
+
+
+def test_without_a_floor_the_ceiling_binds_and_check_says_so(desk):
+    _, judged = run_json("check", desk / "mine.yaml", *HEALTHY)
+    assert judged["floors"] == ["token-tv: no floor engine was given, so its ceiling 0.9 binds"]
+    assert judged["verdicts"][0]["limit"] == 0.9
+
+
+@pytest.mark.parametrize("command", ["certify", "detect", "up"])
+def test_the_other_commands_take_floors_too(desk, command, tmp_path):
+    wanted = {
+        "certify": (desk / "mine.yaml", "--train", "hf:no", "--inference", "hf:no", "--prompts", "no.txt"),
+        "detect": ("--log", tmp_path, "--contract", desk / "mine.yaml", "--controller", "127.0.0.1:1"),
+        "up": ("--contract", desk / "mine.yaml", "--data", tmp_path / "d"),
+    }
+    done = run(command, *wanted[command], "--floors", desk / "engine.json")
+    assert (done.returncode, done.stderr) == (
+        64,
+        (
+            "[usage] --floors needs --floors-key FILE\n"
+            "  hint: the public key they were signed by: an unverified floor loosens limits for anybody\n"
+        ),
+    )
+
+
+def test_a_key_without_a_floor_is_a_mistake(desk):
+    done = run("check", desk / "mine.yaml", *HEALTHY, "--floors-key", desk / "p.pem")
+    assert (done.returncode, done.stderr) == (
+        64,
+        "[usage] --floors-key verifies floors: give it with --floors FILE\n",
+    )
+
+
+def test_a_floor_by_another_key_is_refused(desk, tmp_path):
+    run("floor", "key", tmp_path / "k.pem", tmp_path / "p.pem")
+    done = run(
+        "check",
+        desk / "mine.yaml",
+        *HEALTHY,
+        "--floors",
+        desk / "engine.json",
+        "--floors-key",
+        tmp_path / "p.pem",
+    )
+    assert (done.returncode, done.stderr) == (
+        64,
+        (
+            f"[usage] {desk}/engine.json: is not signed by this key, or was changed since\n"
+            "  hint: paritas floor measure writes one\n"
+        ),
+    )
+
+
+def test_a_floor_of_another_kernel_is_refused(desk, floors, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(CONTRACT.replace("dtype: bfloat16", "dtype: float16"))
+    done = run("check", path, *HEALTHY, *floors)
+    assert (done.returncode, done.stderr) == (
+        64,
+        (
+            f"[usage] {desk}/engine.json: the floor engine is of another kernel: dtype was bfloat16, "
+            "the contract declares float16\n  hint: measure it again: paritas floor measure\n"
+        ),
+    )
+
+
+SAME = "  hint: a floor is one kernel against itself: the same tokens, only batched otherwise\n"
+
+
+def test_two_kernels_make_no_floor(desk):
+    batched(desk / "fp16.jsonl", 8, 0.02, dtype="float16")
+    done = run(*measuring(desk, "wrong", other="fp16.jsonl"))
+    assert (done.returncode, done.stderr) == (
+        64,
+        f"[usage] {desk}/one.jsonl and {desk}/fp16.jsonl are of two kernels: dtype bfloat16 and float16\n{SAME}",
+    )
+    assert not (desk / "wrong.json").exists()
+
+
+def test_a_recording_that_names_two_kernels_makes_no_floor(desk):
+    mixed = (desk / "other.jsonl").read_text() + (desk / "one.jsonl").read_text().replace(
+        '"batch": "1"', '"batch": "2"'
+    )
+    (desk / "mixed.jsonl").write_text(mixed)
+    done = run(*measuring(desk, "wrong", other="mixed.jsonl"))
+    assert (done.returncode, done.stderr) == (64, f"[usage] {desk}/mixed.jsonl: names 2 kernels\n{SAME}")
+
+
+def test_other_tokens_make_no_floor(desk):
+    rows = [json.loads(line) for line in (desk / "other.jsonl").read_text().splitlines()]
+    for row in rows:
+        row["token_ids"] = [t + 1 for t in row["token_ids"]]
+    (desk / "tokens.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = run(*measuring(desk, "wrong", other="tokens.jsonl"))
+    assert done.returncode == 64
+    assert done.stderr == (
+        f"[usage] {desk}/one.jsonl and {desk}/tokens.jsonl: nothing pairs (48 token_mismatch)\n{SAME}"
+    )
+
+
+def test_a_contract_whose_clauses_cannot_have_a_floor(desk, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        CONTRACT[: CONTRACT.index("    numerical")]
+        + "    observability: [{id: f, statistic: nonfinite_rate, at_most: 0}]\n"
+    )
+    done = run("floor", "measure", path, *measuring(desk, "wrong")[3:])
+    assert (done.returncode, done.stderr) == (
+        64,
+        (
+            "[usage] mine: no clause can have a floor\n"
+            "  hint: a floor needs a numerical or statistical clause with a bounded mean, such as tv\n"
+        ),
+    )
+
+
+def test_an_alpha_that_is_no_probability(desk):
+    done = run(*measuring(desk, "wrong"), "--alpha", "2")
+    assert done.returncode == 64
+    assert done.stderr.startswith("[usage] argument --alpha: '2' is not between 0 and 1\n")
