@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint types unit kafka parts engines test-system test-faults test-engines example-proxy example-grpo example-trl \
-	test-gpu bench bench-core bench-system bench-engines bench-gpu proto clean
+	test-gpu bench bench-core bench-system bench-statistics bench-engines bench-gpu proto clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -48,11 +48,14 @@ test-faults: $(STAMP) parts  ## agent, detector and broker killed, cut off and s
 	PARITAS_FAULT_ROUNDS=56 PARITAS_FAULT_OUTAGE_S=120 $(BIN)/pytest -rs tests/system/test_agent_faults.py \
 		tests/system/test_agent_disk_full.py tests/system/test_detector_faults.py tests/system/test_flink_live.py
 
-engines: $(STAMP)  ## torch, TRL and vLLM for CPU in one environment of their own (7 GB, once)
-	@$(BIN)/python tests/engines/engines_setup.py
+engines: $(STAMP)  ## torch, TRL, vLLM for CPU and llama.cpp in one environment of their own (8 GB, once)
+	@$(BIN)/python tests/engines/engines_setup.py $(ENGINES)
 
-test-engines: engines  ## against real PyTorch, TRL and vLLM on the CPU
-	OMP_NUM_THREADS=1 .cache/engines-venv/bin/python -m pytest --confcutdir=tests/engines -rs tests/engines
+test-engines: $(STAMP)  ## against real PyTorch, TRL, vLLM and llama.cpp on the CPU; ENGINES=… names fewer parts
+	@if $(BIN)/python tests/engines/engines_setup.py $(ENGINES); \
+	then OMP_NUM_THREADS=1 .cache/engines-venv/bin/python -m pytest --confcutdir=tests/engines -rs \
+		-n 2 --dist loadfile $(if $(FILES),$(FILES),tests/engines); \
+	else echo "skipped: tests/engines, for the reason above"; fi
 
 MODEL = $$(PYTHONPATH=tests .cache/engines-venv/bin/python -c 'from engines.real_model import model_dir; print(model_dir())')
 
@@ -87,6 +90,10 @@ bench-core: $(STAMP)  ## those that need nothing but Python
 bench-system: $(STAMP) parts  ## the agent beside the Go collector, one process beside Flink
 	$(BIN)/python benchmarks/agent_vs_collector.py
 	$(BIN)/python benchmarks/flink_speed.py
+
+bench-statistics: $(STAMP)  ## false alarms, delay beside peers, recordings and faults, with seeds (minutes)
+	$(BIN)/python benchmarks/statistics_all.py
+	$(BIN)/python benchmarks/diagnosis_accuracy.py
 
 bench-engines: engines  ## the capture in a trainer, beside log_softmax and gather
 	.cache/engines-venv/bin/python benchmarks/capture_speed.py

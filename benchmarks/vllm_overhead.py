@@ -1,14 +1,20 @@
 """What the plugin costs a real vLLM: rounds with and without it in turns, in one process, the same seeds.
 
-    .cache/engines-venv/bin/python benchmarks/vllm_overhead.py [--rounds 10] [--sequences 16] [--tokens 128]
+    .cache/engines-venv/bin/python benchmarks/vllm_overhead.py [--rounds 40] [--sequences 8] [--tokens 48]
 
-One engine, the model of the tests.  A round generates the same sequences; before each the two wrapped
-methods are put in place or taken away.  Told are tokens a second with the plugin, without it, and their
-ratio by neighbouring rounds, for the declared default share and for every sequence; then what the
-plugin's own code takes of a sequence of 1,024 tokens, with vLLM's own objects.
+One engine in one process on one core, the model of the tests.  A round generates the same sequences;
+before each the two wrapped methods are put in place or taken away, in turns.  Told are tokens per second
+of wall time and of processor time (which other programs on the machine do not disturb, and which counts
+the sender's thread too), and the ratios of neighbouring rounds: where the clients ask for
+log-probabilities, as trainers do; where they ask for none and the declared default share is asked for by
+us; where we ask for all.  Beside them stands the time inside our methods less the time inside vLLM's own
+that they call, as a share of the watched rounds: it has little of the machine's noise, and sees nothing of
+what log-probabilities cost the engine.  Then what the plugin's own code takes of a sequence of 1,024 tokens,
+with vLLM's own objects.
 """
 
 import argparse
+import functools
 import gc
 import os
 import statistics
@@ -45,6 +51,15 @@ def plugin_to(path, share):
     return Plugin(settings, hasher_of(settings), clock=SystemClock())
 
 
+def give_workers_their_method():
+    """As the plugin's entry point does, without its hold on constructors."""
+    from vllm.v1.worker.worker_base import WorkerBase
+
+    from paritas.collectors.vllm.weights import METHOD, answer_of
+
+    setattr(WorkerBase, METHOD, answer_of)
+
+
 def switched(processor, ours):
     """Put the wrapped methods in place, or the class's own."""
     for name in WRAPPED:
@@ -55,23 +70,24 @@ def switched(processor, ours):
 
 
 def one_round(llm, asked):
+    """Generate once; return tokens per second of wall time and of processor time."""
     gc.collect()
-    started = time.perf_counter()
+    started, used = time.perf_counter(), time.process_time()
     outputs = llm.generate(*asked, use_tqdm=False)
-    taken_s = time.perf_counter() - started
-    return sum(len(one.outputs[0].token_ids) for one in outputs) / taken_s
+    taken_s, used_s = time.perf_counter() - started, time.process_time() - used
+    tokens = sum(len(one.outputs[0].token_ids) for one in outputs)
+    return tokens / taken_s, tokens / used_s
 
 
 def turns(llm, asked, ours, rounds):
-    """Return tokens/s of the rounds with and without, and the ratio of each pair; who is first alternates."""
+    """Rates of the rounds with and without, shape (2, rounds, 2); which one is first alternates."""
     processor, rates = llm.llm_engine.output_processor, {True: [], False: []}
     for number in range(rounds):
         for watched in (number % 2 == 0, number % 2 == 1):
             switched(processor, ours if watched else {})
             rates[watched].append(one_round(llm, asked))
     switched(processor, {})
-    ratios = [on / off for on, off in zip(rates[True], rates[False], strict=True)]
-    return rates, ratios
+    return rates
 
 
 def spread(values):
@@ -124,41 +140,87 @@ def of_one_sequence():
     return [statistics.median(one) * 1e6 for one in (takes, makes, hands)]
 
 
+def asked_of(told, *, logprobs):
+    from vllm import SamplingParams
+
+    prompts = [{"prompt_token_ids": [1, 2 + n, 30 + n, 400 + n]} for n in range(told.sequences)]
+    common = {"temperature": 1.0, "max_tokens": told.tokens, "ignore_eos": True, "logprobs": logprobs}
+    return prompts, [SamplingParams(**common, seed=n) for n in range(told.sequences)]
+
+
+class Stopwatch:
+    """Seconds inside calls of functions."""
+
+    def __init__(self):
+        self.total_s = 0.0
+
+    def around(self, function):
+        @functools.wraps(function)
+        def timed(*args, **kwargs):
+            started = time.perf_counter()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self.total_s += time.perf_counter() - started
+
+        return timed
+
+
+def compare(llm, asked, share, rounds):
+    """Attach, take turns, detach; return the rates, our seconds and what the plugin counted."""
+    from emitter_scenes import Agent, socket_path
+
+    processor, theirs, all_of_it = llm.llm_engine.output_processor, Stopwatch(), Stopwatch()
+    with socket_path() as path, Agent(path):
+        plugin = plugin_to(path, share)
+        for name in WRAPPED:
+            setattr(processor, name, theirs.around(getattr(processor, name)))
+        plugin.attach(llm.llm_engine)
+        ours = {name: all_of_it.around(vars(processor)[name]) for name in WRAPPED}
+        one_round(llm, asked)
+        theirs.total_s = all_of_it.total_s = 0.0
+        rates = turns(llm, asked, ours, rounds)
+        reading, sent = plugin.read()
+        plugin.close(timeout_s=10.0)
+    return rates, all_of_it.total_s - theirs.total_s, reading, sent
+
+
+def tell(name, tokens, rates, ours_s, reading, sent):
+    print(f"{name}: {reading.begun} sequences observed, {sent.delivered + sent.queued} traces, ", end="")
+    print(f"faults {dict(reading.faults) or 'none'}")
+    watched_s = sum(tokens / one[0] for one in rates[True])
+    print(f"  inside our methods: {ours_s / watched_s:.4%} of the watched rounds")
+    for column, what in enumerate(("wall time", "processor time")):
+        watched, plain = ([one[column] for one in rates[is_watched]] for is_watched in (True, False))
+        middle, error = spread([on / off for on, off in zip(watched, plain, strict=True)])
+        print(
+            f"  tokens per second of {what}: {statistics.median(watched):.1f} with, "
+            f"{statistics.median(plain):.1f} without, ratio {middle:.4f} ± {error:.4f}"
+        )
+
+
+CASES = (  # what is told, what the clients ask for, the share we ask for of those who do not
+    ("clients ask for log-probabilities", 0, 0.05),
+    ("clients ask for none, share 0.05", None, 0.05),
+    ("clients ask for none, share 1", None, 1.0),
+)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--sequences", type=int, default=16)
-    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--sequences", type=int, default=8)
+    parser.add_argument("--tokens", type=int, default=48)
     told = parser.parse_args()
-    from emitter_scenes import Agent, socket_path
     from engines.real_model import model_dir
-    from vllm import LLM, SamplingParams
+    from vllm import LLM
 
+    give_workers_their_method()
     llm = LLM(model=str(model_dir()), dtype="bfloat16", max_model_len=2048, enforce_eager=True)
-    prompts = [{"prompt_token_ids": [1, 2 + n, 30 + n, 400 + n]} for n in range(told.sequences)]
-    params = [
-        SamplingParams(temperature=1.0, max_tokens=told.tokens, ignore_eos=True, seed=n)
-        for n in range(told.sequences)
-    ]
-    asked = (prompts, params)
-    one_round(llm, asked)
-    print(f"{told.sequences} sequences of {told.tokens} tokens, {told.rounds} pairs of rounds")
-    for share in (0.05, 1.0):
-        with socket_path() as path, Agent(path):
-            plugin = plugin_to(path, share)
-            plugin.attach(llm.llm_engine)
-            processor = llm.llm_engine.output_processor
-            ours = {name: vars(processor)[name] for name in WRAPPED}
-            one_round(llm, asked)
-            rates, ratios = turns(llm, asked, ours, told.rounds)
-            reading, sent = plugin.read()
-            plugin.close(timeout_s=10.0)
-        middle, error = spread(ratios)
-        print(
-            f"share {share}: {statistics.median(rates[True]):.1f} tokens/s with, "
-            f"{statistics.median(rates[False]):.1f} without, ratio {middle:.4f} ± {error:.4f}; "
-            f"{reading.begun} observed, {sent.delivered + sent.queued} traces, faults {dict(reading.faults) or 'none'}"
-        )
+    print(f"{told.sequences} sequences of {told.tokens} tokens, {told.rounds} pairs of rounds a case")
+    for name, logprobs, share in CASES:
+        asked = asked_of(told, logprobs=logprobs)
+        tell(name, told.sequences * told.tokens, *compare(llm, asked, share, told.rounds))
     take_us, make_us, hand_us = of_one_sequence()
     print(
         f"of a sequence of {LONG} tokens: {take_us:.0f} us over its {LONG} steps "

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from paritas.contracts.build_clauses import build_clauses
-from paritas.contracts.build_policy import build_escalation, build_promotion, build_tests
+from paritas.contracts.build_policy import build_escalation, build_promotion, build_refit, build_tests
 from paritas.contracts.build_scope import (
     build_budget,
     build_compare,
@@ -95,6 +95,7 @@ def _with_policy(base: Contract, spec: Fields, problems: Problems) -> Contract:
         base,
         escalation=_list(spec, "escalation", base.escalation, lambda i: build_escalation(i, problems)),
         on_controller_loss=spec.get("on_controller_loss", base.on_controller_loss),
+        refit=_section(spec, "refit", base.refit, build_refit),
         promotion=_section(spec, "promotion", base.promotion, lambda s: build_promotion(s, problems)),
         tests=_list(spec, "tests", base.tests, lambda i: build_tests(i, problems)),
     )

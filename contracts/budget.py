@@ -129,6 +129,9 @@ def _forecast(contract: Contract, clause: Clause) -> dict[str, float]:
             values = _from_tv(budget, limit)
         case "sequence_tv":
             values = {"sequence_tv": limit}
+        case "reward_loss" | "reward_gain":  # each bounds one direction, in shares of the range
+            low, high = budget.reward_range or (0.0, 1.0)
+            return {"reward_drift": limit * (high - low)}
         case "gradient_bias":
             is_same = estimator_of(contract, clause) == budget.estimator
             values = {"gradient_bias": limit} if is_same else {}

@@ -15,15 +15,24 @@ __all__ = ["DEFAULT_CAP", "DERIVABLE", "build_clauses"]
 DEFAULT_CAP = 2.0  # what verl, SkyRL, ms-swift and open-instruct ship for token-level truncation
 
 # Statistics whose limit the budget can give (docs/mathematics.md F).
-DERIVABLE = frozenset({"gradient_bias", "kl_k3", "logit_oscillation", "sequence_tv", "tv", "tv_topk"})
+DERIVABLE = frozenset(
+    {
+        *("gradient_bias", "kl_k3", "logit_oscillation", "sequence_tv", "tv", "tv_topk"),
+        *("reward_gain", "reward_loss"),
+    }
+)
 
 EMPTY = Clause("", Family.NUMERICAL, "")
 
-OPTIONS = ("quantile", "above", "cap", "clip", "within")
+OPTIONS = (
+    *("quantile", "above", "cap", "clip", "clip_high"),
+    *("beta", "temperature", "smoothing", "reward_range", "within"),
+)
 NEEDED = {
     "quantile": "write quantile: 0.99, the share of units that must keep the limit",
     "above": "write above: 2.0, the ratio beyond which a token counts",
     "clip": "write clip: 0.2, the clip range of your loss",
+    "beta": "write beta: 0.1, the factor of your loss",
 }
 HAS_DEFAULT = frozenset({("gradient_bias", "clip")})
 
@@ -46,11 +55,13 @@ def _clause(family: Family, fields: Fields, budget: Budget | None, problems: Pro
     _check_options(statistic, fields, problems)
     _check_sides(statistic, fields, budget, problems)
     _check_estimator(statistic, fields, budget, problems)
+    _check_reward_range(fields, problems)
     limits = [_limit(statistic, fields, side, problems) for side in (Side.AT_MOST, Side.AT_LEAST)]
     if len(problems) > before:
         return None
     cap, clip = _cap(statistic, fields, budget), _clip(statistic, fields, budget)
     checked = replace(EMPTY, at_most=limits[0], at_least=limits[1], cap=cap, clip=clip)
+    checked = replace(checked, reward_range=_reward_range(statistic, fields, budget))
     return _plain_clause(family, fields, checked)
 
 
@@ -65,6 +76,10 @@ def _plain_clause(family: Family, fields: Fields, checked: Clause) -> Clause:
         floor=_floor(fields, CATALOGUE[statistic].side),
         quantile=fields.get("quantile"),
         above=fields.get("above"),
+        clip_high=fields.get("clip_high"),
+        beta=fields.get("beta"),
+        temperature=fields.get("temperature"),
+        smoothing=fields.get("smoothing"),
         within_s=_plain(fields.get("within")),
         slices=fields.values("slices"),
         stages=tuple(Stage(s) for s in fields.values("stages")),
@@ -123,7 +138,11 @@ def _limit_fault(statistic: Statistic, value: float, cap: float) -> tuple[str, s
     if statistic.unit != "seconds" and is_duration:
         return f"{statistic.name} is in {statistic.unit}, got a duration", "write a plain number"
     if value > statistic.hi:
-        hint = f"a share: write {value / 100:g} for {value:g} %" if statistic.hi == 1 else ""
+        hint = (
+            f"a share: write {value / 100:g} for {value:g} %"
+            if statistic.hi == 1 and statistic.unit != "nats"
+            else ""
+        )
         return f"must be at most {statistic.hi:g}, got {value:g}", hint
     if statistic.name == "mean_ratio" and not 1 <= value <= cap:
         return (
@@ -153,6 +172,15 @@ def _clip(statistic: Statistic, fields: Fields, budget: Budget | None) -> float 
     return _plain(fields.get("clip")) if is_own else _estimator(fields, budget).clip
 
 
+def _reward_range(statistic: Statistic, fields: Fields, budget: Budget | None) -> tuple[float, float] | None:
+    """The clause's own range, else the budget's."""
+    if "reward_range" in fields:
+        low, high = fields.values("reward_range")
+        return float(low), float(high)
+    takes = "reward_range" in statistic.options and budget is not None
+    return budget.reward_range if takes and budget is not None else None
+
+
 def _estimator(fields: Fields, budget: Budget | None) -> Estimator:
     """The budget's estimator; without one, clipping if the clause names a clip range only."""
     if budget is not None and budget.estimator is not None:
@@ -167,6 +195,13 @@ def _check_estimator(statistic: Statistic, fields: Fields, budget: Budget | None
             at = fields.at(option)
             takes = ", ".join(o for o in ESTIMATOR_TAKES[kind] if o != "low") or "nothing"
             problems.add(at.place, at.path, f"estimator {kind!r} takes no {option!r}", f"it takes: {takes}")
+
+
+def _check_reward_range(fields: Fields, problems: Problems) -> None:
+    values = fields.values("reward_range")
+    if len(values) == 2 and values[0] >= values[1]:
+        at, told = fields.at("reward_range"), f"{values[0]:g} and {values[1]:g}"
+        problems.add(at.place, at.path, f"the lowest reward must be below the highest, got {told}", "")
 
 
 def _plain(value: float | None) -> float | None:

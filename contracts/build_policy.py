@@ -11,13 +11,14 @@ from paritas.contracts.model import (
     Gate,
     Level,
     Promotion,
+    Refit,
     Stage,
     When,
 )
 from paritas.contracts.problems import Problems
 from paritas.records import Action, Severity, State
 
-__all__ = ["build_escalation", "build_promotion", "build_tests"]
+__all__ = ["build_escalation", "build_promotion", "build_refit", "build_tests"]
 
 
 def build_escalation(items: tuple[Found, ...], problems: Problems) -> tuple[Escalation, ...]:
@@ -75,6 +76,11 @@ def _gate(stage: Stage, fields: Fields, problems: Problems) -> Gate:
         at_least_sequences=fields.record("at_least").get("sequences", 0),
         demote_on=tuple(State(s) for s in fields.values("demote_on")),
     )
+
+
+def build_refit(fields: Fields) -> Refit:
+    """Return the declared refit gate."""
+    return Refit(fields.get("tokens"), fields.get("alpha", Refit.__dataclass_fields__["alpha"].default))
 
 
 def build_tests(items: tuple[Found, ...], problems: Problems) -> tuple[ContractTest, ...]:

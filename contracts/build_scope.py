@@ -138,7 +138,8 @@ def build_budget(fields: Fields, problems: Problems) -> Budget | None:
         )
     if len(problems) > before:
         return None
-    plain = ("reward_drift", "sequence_tv", "gradient_bias", "token_tv", "max_tokens", "mean_tokens")
+    levels = ("reward_drift", "sequence_tv", "gradient_bias", "token_tv")
+    plain = (*levels, "max_tokens", "mean_tokens", "score_norm")
     return Budget(
         **{name: fields.get(name) for name in plain},
         reward_range=fields.values("reward_range") or None,

@@ -9,6 +9,7 @@ a sequence.
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from paritas.contracts.catalogue_objectives import OBJECTIVE_ENTRIES
 from paritas.contracts.catalogue_ratio import RATIO_ENTRIES
 from paritas.contracts.catalogue_service import SERVICE_ENTRIES
 from paritas.contracts.statistic import Need, Side, Statistic, Test
@@ -16,7 +17,7 @@ from paritas.contracts.statistic import Need, Side, Statistic, Test
 __all__ = ["CATALOGUE", "Need", "Side", "Statistic", "Test", "find"]
 
 CATALOGUE: Mapping[str, Statistic] = MappingProxyType(
-    {entry.name: entry for entry in (*RATIO_ENTRIES, *SERVICE_ENTRIES)}
+    {entry.name: entry for entry in (*RATIO_ENTRIES, *OBJECTIVE_ENTRIES, *SERVICE_ENTRIES)}
 )
 
 

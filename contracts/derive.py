@@ -79,7 +79,9 @@ def _strictest(contract: Contract, clause: Clause, problems: Problems) -> Source
 
 def _needs_horizon(statistic: str, budget: Budget) -> bool:
     is_declared_above = budget.reward_drift is not None or budget.sequence_tv is not None
-    return is_declared_above and statistic not in {"sequence_tv", "gradient_bias"}
+    return is_declared_above and statistic not in {
+        *("sequence_tv", "gradient_bias", "reward_gain", "reward_loss")
+    }
 
 
 def limits_from(statistic: str, budget: Budget) -> Iterator[Source]:
@@ -90,6 +92,8 @@ def limits_from(statistic: str, budget: Budget) -> Iterator[Source]:
     """
     if statistic == "sequence_tv":
         yield from _sequence_limits(budget)
+    elif statistic in {"reward_gain", "reward_loss"}:
+        yield from _reward_limits(budget)
     elif statistic == "gradient_bias" and budget.gradient_bias is not None:
         yield Source(budget.gradient_bias, "gradient_bias", is_declared=True)
     elif statistic in {"tv", "tv_topk", "kl_k3", "logit_oscillation"}:
@@ -102,6 +106,13 @@ def _sequence_limits(budget: Budget) -> Iterator[Source]:
     if budget.reward_drift is not None and budget.reward_range is not None:
         low, high = budget.reward_range
         yield Source(min(budget.reward_drift / (high - low), 1.0), "reward_drift", is_declared=False)
+
+
+def _reward_limits(budget: Budget) -> Iterator[Source]:
+    """The declared drift itself, as a share of the declared range (C6)."""
+    if budget.reward_drift is not None and budget.reward_range is not None:
+        low, high = budget.reward_range
+        yield Source(min(budget.reward_drift / (high - low), 1.0), "reward_drift", is_declared=True)
 
 
 def _token_limits(statistic: str, budget: Budget) -> Iterator[Source]:

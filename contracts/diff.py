@@ -156,6 +156,16 @@ def _levels(path: str, old: tuple[Level, ...], new: tuple[Level, ...]) -> Iterat
         yield from compared(f"{path}.levels", old, new, Effect.INCOMPARABLE)
 
 
+def _refit(before: Contract, after: Contract) -> Iterator[Change]:
+    """A refit gate keeps sequences back; more of them, or fewer false rejections, is not simply stricter."""
+    old, new = before.refit, after.refit
+    if old is None or new is None:
+        yield from compared("refit", old and "gated", new and "gated", Effect.INCOMPARABLE)
+        return
+    yield from compared("refit.tokens", old.tokens, new.tokens, Effect.INCOMPARABLE)
+    yield from directed("refit.alpha", old.alpha, new.alpha, more=Effect.TIGHTENS)
+
+
 def _promotion(before: Contract, after: Contract) -> Iterator[Change]:
     old, new = ({str(gate.stage): gate for gate in c.promotion.gates} for c in (before, after))
     for stage, first, second in keyed(old, new):
@@ -195,6 +205,7 @@ _PARTS = (
     _budget,
     clause_changes,
     _escalation,
+    _refit,
     _promotion,
     _tests,
 )

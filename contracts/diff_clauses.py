@@ -14,6 +14,13 @@ _LARGER = {
     ("gradient_bias", "clip"): Effect.LOOSENS,
     ("phantom_clip_rate", "clip"): Effect.LOOSENS,
     ("ratio_tail", "above"): Effect.LOOSENS,
+    ("phantom_clip_rate", "clip_high"): Effect.LOOSENS,
+    ("ppo_clip_rate", "clip"): Effect.LOOSENS,
+    ("ppo_clip_rate", "clip_high"): Effect.LOOSENS,
+    ("gspo_clip_rate", "clip"): Effect.LOOSENS,
+    ("gspo_clip_rate", "clip_high"): Effect.LOOSENS,
+    ("dpo_margin_drift", "beta"): Effect.TIGHTENS,
+    ("confidence_drift", "smoothing"): Effect.LOOSENS,
 }
 
 
@@ -59,9 +66,10 @@ def _floors(path: str, old: Clause, new: Clause) -> Iterator[Change]:
 def _options(path: str, old: Clause, new: Clause) -> Iterator[Change]:
     yield from directed(f"{path}.quantile", old.quantile, new.quantile, more=Effect.TIGHTENS)
     yield from _within(path, old, new)
-    for option in ("above", "cap", "clip"):
+    for option in ("above", "cap", "clip", "clip_high", "beta", "temperature", "smoothing"):
         effect = _LARGER.get((old.statistic, option), Effect.INCOMPARABLE)
         yield from directed(f"{path}.{option}", getattr(old, option), getattr(new, option), more=effect)
+    yield from compared(f"{path}.reward_range", old.reward_range, new.reward_range, Effect.INCOMPARABLE)
     yield from compared(f"{path}.source", old.source, new.source, Effect.NEUTRAL)
 
 

@@ -28,6 +28,11 @@ __all__ = ["canonical_json", "digest_of", "resolved"]
 
 Plain = dict[str, Any]
 
+SCALAR_OPTIONS = (
+    *("quantile", "above", "cap", "clip", "clip_high"),
+    *("beta", "temperature", "smoothing"),
+)
+
 
 def resolved(contract: Contract) -> Plain:
     """Return the contract as a JSON-ready document that stands alone and loads to an equal contract."""
@@ -73,6 +78,7 @@ def _spec(contract: Contract) -> Plain:
         "clauses": _clauses(contract.clauses),
         "escalation": [_rule(rule) for rule in contract.escalation],
         "on_controller_loss": contract.on_controller_loss,
+        "refit": contract.refit and {"tokens": contract.refit.tokens, "alpha": contract.refit.alpha},
         "promotion": {str(gate.stage): _gate(gate) for gate in contract.promotion.gates} or None,
         "tests": [_test(test) for test in contract.tests],
     }
@@ -121,6 +127,7 @@ def _budget(budget: Budget) -> Plain:
         "max_tokens",
         "mean_tokens",
         "temperature",
+        "score_norm",
     )
     estimator = budget.estimator and _estimator(budget)
     reward_range = None if budget.reward_range is None else list(budget.reward_range)
@@ -142,14 +149,12 @@ def _clauses(clauses: tuple[Clause, ...]) -> Plain:
 
 
 def _clause(clause: Clause) -> Plain:
-    plain = {
-        name: getattr(clause, name)
-        for name in ("id", "statistic", "quantile", "above", "cap", "clip", "source")
-    }
+    plain = {name: getattr(clause, name) for name in (*("id", "statistic"), *SCALAR_OPTIONS, "source")}
     lists = {"slices": list(clause.slices), "stages": [str(s) for s in clause.stages]}
     within = None if clause.within_s is None else duration_text(clause.within_s)
-    derived = True if clause.derived else None
-    return _told({**plain, **lists, **_limits(clause), "within": within, "derived": derived})
+    reward_range = None if clause.reward_range is None else list(clause.reward_range)
+    told = {"within": within, "reward_range": reward_range, "derived": True if clause.derived else None}
+    return _told({**plain, **lists, **_limits(clause), **told})
 
 
 def _limits(clause: Clause) -> Plain:

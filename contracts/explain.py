@@ -24,12 +24,20 @@ _NEEDS = {
     Need.TIMINGS: "timings of the requests",
     Need.IDENTITY: "the reported identity of each kernel",
     Need.TRACE: "any trace",
+    Need.ADVANTAGE: "log-probabilities of both kernels, and the label `advantage` of the sequence",
+    Need.REWARD: "log-probabilities of both kernels, and the label `reward` of the sequence",
+    Need.PREFERENCE: "two sequences of a group, `preference: chosen` and `rejected`; compare: {unit: group}",
 }
 _OPTIONS = {
     "quantile": "0.99",
     "above": "2.0",
     "cap": "2.0",
     "clip": "0.2",
+    "clip_high": "0.28",
+    "beta": "0.1",
+    "temperature": "1.5",
+    "smoothing": "0.1",
+    "reward_range": "[0, 1]",
     "within": "60s",
 }
 _MEANINGS = {
@@ -37,6 +45,11 @@ _MEANINGS = {
     "above": "a token counts when its ratio leaves [1/above, above]",
     "cap": "the ratio is truncated here (2.0 if left out)",
     "clip": "clip range c: the ratio is clipped to [1-c, 1+c]",
+    "clip_high": "upper end of the clip range: [1-clip, 1+clip_high]; that of clip if left out",
+    "beta": "factor of the implicit reward",
+    "temperature": "the logit of a confidence is divided by it (1 if left out)",
+    "smoothing": "a confidence counts (1 - smoothing) times (0 if left out)",
+    "reward_range": "lowest and highest reward; that of the budget, else [0, 1]",
     "within": "deadline; compare.pair_within if left out",
 }
 _LIMITS = {
@@ -48,6 +61,7 @@ _LIMITS = {
     "seconds": "800ms",
     "versions": "1",
     "dimensionless": "0.01",
+    "share of the reward range": "0.02",
     "bias in units of A_max G": "0.05",
 }
 _AT_LEAST = "0.995"

@@ -15,6 +15,7 @@
 
 from dataclasses import replace
 from importlib.resources import files
+from itertools import takewhile
 from pathlib import Path
 
 from paritas.contracts.assemble import EMPTY, assemble
@@ -26,10 +27,19 @@ from paritas.contracts.model import Contract
 from paritas.contracts.problems import Problems, did_you_mean
 from paritas.contracts.reading import read
 from paritas.contracts.references import check_references
+from paritas.contracts.refit import check_refit
 from paritas.contracts.table import DOCUMENT
 from paritas.errors import UsageError
 
-__all__ = ["load_contract", "load_named", "load_preset", "load_text", "preset_names", "preset_text"]
+__all__ = [
+    "load_contract",
+    "load_named",
+    "load_preset",
+    "load_text",
+    "preset_names",
+    "preset_summary",
+    "preset_text",
+]
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -78,8 +88,7 @@ def load_named(name_or_path: str) -> Contract:
 
 
 def _preset_hint(name: str) -> str:
-    names = preset_names()
-    hint, known = did_you_mean(name, names), f"presets: {', '.join(names)}"
+    hint, known = did_you_mean(name, preset_names()), "paritas contract presets lists them"
     return f"{hint} {known}" if hint.startswith("did") else known
 
 
@@ -87,6 +96,19 @@ def preset_names() -> tuple[str, ...]:
     """Return the names of the presets in the package, sorted."""
     found = (entry.name for entry in files(__package__).joinpath("presets").iterdir())
     return tuple(sorted(name.removesuffix(".yaml") for name in found if name.endswith(".yaml")))
+
+
+def preset_summary(name: str) -> str:
+    """Return the first sentence of what a preset says of itself; KeyError if there is none of that name.
+
+    Examples
+    --------
+    >>> preset_summary("lora")
+    'A LoRA adapter: merged or fused differently in the two kernels, on a dense bfloat16 base.'
+    """
+    lines = takewhile(lambda line: line.startswith("#"), preset_text(name).splitlines())
+    said = " ".join(line.removeprefix("#").strip() for line in lines)
+    return said.split(". ")[0].removesuffix(".") + "."
 
 
 def preset_text(name: str) -> str:
@@ -116,6 +138,7 @@ def load_text(text: str | bytes, file: str) -> Contract:
     check_references(document, contract, names, problems)
     problems.raise_if_any()
     contract = derive_limits(replace(contract, file=file), problems)
+    check_refit(document.record("spec"), contract, problems)
     problems.raise_if_any()
     return replace(contract, digest=digest_of(contract))
 

@@ -29,6 +29,7 @@ __all__ = [
     "Operator",
     "Place",
     "Promotion",
+    "Refit",
     "Requirement",
     "Slice",
     "Stage",
@@ -118,10 +119,15 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """A limit relative to a measured A/A floor: ``times`` × the floor called `name`."""
+    """A limit relative to a measured A/A floor: ``times`` × the floor called `name`.
+
+    `measured` is that floor, in the statistic's unit; None until a floor file is given, and then
+    the ceiling alone binds (docs/floors.md).
+    """
 
     name: str
     times: float
+    measured: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +144,14 @@ class Clause:
         Ratio threshold of a tail statistic: counts tokens with |ell| > ln(above).
     cap, clip : float or None
         Truncation C of the ratio, clip range c, where the statistic takes one.
+    clip_high : float or None
+        Upper end of an asymmetric clip range [1 - clip, 1 + clip_high]; None means `clip`.
+    beta : float or None
+        Factor of DPO's implicit reward.
+    temperature, smoothing : float or None
+        Recalibration applied to a confidence: its logit over `temperature`, then (1 - smoothing) of it.
+    reward_range : pair of float or None
+        Lowest and highest reward; None means 0 and 1.
     within_s : float or None
         Deadline of an observability statistic, seconds.
     slices : tuple of str
@@ -158,6 +172,11 @@ class Clause:
     above: float | None = None
     cap: float | None = None
     clip: float | None = None
+    clip_high: float | None = None
+    beta: float | None = None
+    temperature: float | None = None
+    smoothing: float | None = None
+    reward_range: tuple[float, float] | None = None
     within_s: float | None = None
     slices: tuple[str, ...] = ()
     stages: tuple[Stage, ...] = ()
@@ -195,7 +214,11 @@ class Estimator:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Declare high, derive low (docs/mathematics.md F); None means not declared."""
+    """Declare high, derive low (docs/mathematics.md F); None means not declared.
+
+    `score_norm` is the declared bound G of the norm of grad log p, which turns a bias in units of
+    A_max G into one of the gradient.
+    """
 
     reward_drift: float | None = None
     reward_range: tuple[float, float] | None = None
@@ -206,6 +229,7 @@ class Budget:
     mean_tokens: float | None = None
     temperature: float = 1.0
     estimator: Estimator | None = None
+    score_norm: float | None = None
     place: Place | None = field(default=None, compare=False)
 
 
@@ -261,6 +285,22 @@ class Promotion:
 
 
 @dataclass(frozen=True, slots=True)
+class Refit:
+    """What a weights version must show on each replica before its sequences count (docs/repair.md).
+
+    Attributes
+    ----------
+    tokens : int
+        The first so many tokens are tested, and do not count themselves.
+    alpha : float
+        Probability that any healthy version is ever rejected on any replica.
+    """
+
+    tokens: int
+    alpha: float = 0.01
+
+
+@dataclass(frozen=True, slots=True)
 class Expectation:
     """What a contract test expects of a clause in a slice, within so many sequences."""
 
@@ -307,6 +347,7 @@ class Contract:
     preset: str = ""
     file: str = field(default="", compare=False)
     digest: str = ""
+    refit: Refit | None = None
 
     def clause(self, clause_id: str) -> Clause:
         """Return the clause with that id; KeyError if there is none."""

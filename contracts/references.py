@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from paritas.contracts.assemble import Names, declared_clauses
+from paritas.contracts.catalogue import CATALOGUE, Need
 from paritas.contracts.found import Fields, Found
-from paritas.contracts.model import Contract
+from paritas.contracts.model import Contract, Place
 from paritas.contracts.problems import Problems, did_you_mean
 
 __all__ = ["check_references"]
@@ -26,6 +27,16 @@ def check_references(document: Fields, contract: Contract, names: Names, problem
         hint = "add spec.clauses, or start from a preset: spec.preset: dense-bf16"
         problems.add(spec.place, spec.path, "the contract has no clauses", hint)
     _check_drains(spec, contract, names, problems)
+    _check_units(contract, problems)
+
+
+def _check_units(contract: Contract, problems: Problems) -> None:
+    """A statistic of two sequences needs both in one unit."""
+    for clause in contract.clauses:
+        if CATALOGUE[clause.statistic].need is Need.PREFERENCE and contract.compare.unit != "group":
+            message = f"clause {clause.id}: {clause.statistic} compares two sequences of a group"
+            place = clause.place or Place(contract.file, 1, 1)
+            problems.add(place, "spec.compare.unit", message, "write compare: {unit: group}")
 
 
 def _check_doubled(declared: list[tuple[str, Found]], what: str, problems: Problems) -> None:

@@ -38,6 +38,9 @@ class Need(StrEnum):
     TIMINGS = "timings"
     IDENTITY = "identity"
     TRACE = "trace"  # any trace
+    ADVANTAGE = "advantage"  # both log-probabilities, and the label `advantage`
+    REWARD = "reward"  # both log-probabilities, and the label `reward`
+    PREFERENCE = "preference"  # both, of two sequences of a group with the label `preference`
 
 
 @dataclass(frozen=True, slots=True)

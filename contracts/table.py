@@ -2,7 +2,7 @@
 
 from paritas.contracts.shapes import Choice, Field, Listing, Record
 from paritas.contracts.table_clauses import CLAUSES
-from paritas.contracts.table_policy import ESCALATION, PROMOTION, TEST
+from paritas.contracts.table_policy import ESCALATION, PROMOTION, REFIT, TEST
 from paritas.contracts.table_scalars import FREE, LABEL, NAME, VERSION
 from paritas.contracts.table_scope import BUDGET, COMPARE, FALSE_ALARMS, KERNELS, SLICE
 
@@ -28,6 +28,7 @@ SPEC = Record(
         Field("clauses", CLAUSES, "the limits"),
         Field("escalation", Listing(ESCALATION, at_most=100), "what happens on a verdict"),
         Field("on_controller_loss", Choice(("hold", "fallback")), "routes when the controller is lost"),
+        Field("refit", REFIT, "test of each weights version on each replica before it counts"),
         Field("promotion", PROMOTION, "gates before production"),
         Field("tests", Listing(TEST), "tests the contract carries"),
     ),

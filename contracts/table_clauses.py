@@ -67,6 +67,15 @@ def _clause(family: Family) -> Record:
             Field("above", Number(1, is_low_open=True), "ratio beyond which a token counts as tail"),
             Field("cap", Number(1), "truncation of the ratio"),
             Field("clip", POSITIVE_SHARE, "clip range of the ratio"),
+            Field("clip_high", POSITIVE, "upper end of an asymmetric clip range; that of clip if left out"),
+            Field("beta", POSITIVE, "factor of DPO's implicit reward"),
+            Field("temperature", POSITIVE, "temperature of the recalibration of a confidence"),
+            Field("smoothing", OPEN_SHARE, "label smoothing of a confidence"),
+            Field(
+                "reward_range",
+                Listing(Number(-1e18, 1e18), 2, 2),
+                "lowest and highest reward; that of the budget, else 0 and 1",
+            ),
             Field("within", Duration(), "deadline of an observability statistic"),
             Field(
                 "slices",

@@ -25,7 +25,7 @@ from paritas.contracts.table_scalars import (
 )
 from paritas.records import Role, Severity
 
-__all__ = ["ACTIONS", "ESCALATION", "PROMOTION", "TEST"]
+__all__ = ["ACTIONS", "ESCALATION", "PROMOTION", "REFIT", "TEST"]
 
 ACTIONS = (
     Record("notify", (Field("channel", LABEL, "who is told"),)),
@@ -70,6 +70,19 @@ ESCALATION = Record(
         Field("for", Duration(), "how long the state must last before it fires"),
         Field("keep_firing_for", Duration(), "how long it fires on after the state ended"),
         Field("levels", Listing(LEVEL, at_least=1, at_most=8), "levels in order of time", is_required=True),
+    ),
+)
+
+REFIT = Record(
+    "refit gate",
+    (
+        Field(
+            "tokens",
+            Whole(1, 1_000_000_000),
+            "first tokens that are tested and do not count",
+            is_required=True,
+        ),
+        Field("alpha", OPEN_SHARE, "probability that any healthy version is ever rejected; 0.01 if left out"),
     ),
 )
 

@@ -135,6 +135,7 @@ BUDGET = Record(
         Field("mean_tokens", Number(1), "mean length of a response"),
         Field("temperature", POSITIVE, "sampling temperature"),
         Field("estimator", ESTIMATOR, "estimator whose bias is budgeted"),
+        Field("score_norm", POSITIVE, "declared bound G of the norm of the score, grad log p"),
     ),
 )
 

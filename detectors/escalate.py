@@ -20,9 +20,11 @@ from paritas.records import Action, Escalation, Finding, Phase, Severity, State,
 __all__ = ["Escalator", "Report", "rule_for"]
 
 NS = 1_000_000_000
-LIMIT, NO_DATA = "", "no_data"  # the usual one is empty: it leaves ids as short as they can be
+# What an incident is about; the usual one is empty: it leaves ids as short as they can be.
+LIMIT, NO_DATA, REFIT = "", "no_data", "refit"
+HOLD_REFIT = Action("hold_refit")
 VALID_NS = 600 * NS  # a subscriber that hears nothing for ten minutes should not act on old news
-Key = tuple[str, str, str]  # clause, slice, and what it is about: a limit, or missing data
+Key = tuple[str, str, str]  # clause, slice, and what it is about: a limit, missing data, rejected weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,8 @@ class Escalator:
         rule = rule_for(self._contract, crossing)
         if rule is None:
             return
-        key = (crossing.clause.id, crossing.slice, NO_DATA if crossing.no_data else LIMIT)
+        about = NO_DATA if crossing.no_data else REFIT if crossing.refit else LIMIT
+        key = (crossing.clause.id, crossing.slice, about)
         incident = self._incidents.get(key, Incident(rule))
         match crossing.change:
             case Change.VIOLATED:
@@ -224,7 +227,7 @@ class Escalator:
             level=max(incident.level, 0),
             verdict=incident.report.verdict,
             diagnosis=incident.report.diagnosis,
-            actions=_actions(level.actions, key[1]) if acting else (),
+            actions=_actions(_asked(level.actions, key[2]), key[1]) if acting else (),
             trace_ids=incident.report.trace_ids,
             issued_ns=self._now_ns,
             valid_until_ns=self._now_ns + VALID_NS,
@@ -235,6 +238,12 @@ class Escalator:
         """32 hex characters over the contract's identity and `parts`: equal inputs, equal ids."""
         text = "\x1f".join((self._contract.digest, self._contract.policy, self._deployment, *parts))
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _asked(actions: tuple[Action, ...], about: str) -> tuple[Action, ...]:
+    """Rejected weights always ask to hold refits, whatever else the level asks for."""
+    is_missing = about == REFIT and all(action.kind != HOLD_REFIT.kind for action in actions)
+    return (*actions, HOLD_REFIT) if is_missing else actions
 
 
 def _actions(actions: tuple[Action, ...], name: str) -> tuple[Action, ...]:
@@ -252,6 +261,8 @@ def _summary(key: Key, incident: Incident) -> str:
         return head
     if about == NO_DATA:
         return f"{head}: no data"
+    if about == REFIT:
+        head += f": weights {incident.weights_version} rejected"
     size = f": {v.estimate:.3g} against a limit of {v.limit:.3g}" if v.estimate == v.estimate else ""
     cause = f"; looks like {causes[0].cause} ({causes[0].confidence:.0%})" if causes else ""
     return head + size + cause

@@ -38,6 +38,7 @@ def _joined(parts: Sequence[TokenTrace]) -> TokenTrace:
     tops = [t.top for t in parts if t.top is not None]
     itls = [t.itl_s for t in parts if t.itl_s is not None]
     exacts = [t.exact for t in parts if t.exact is not None]
+    ranks = [t.rank for t in parts if t.rank is not None]
     return replace(
         first,
         logprob=np.concatenate([t.logprob for t in parts]),
@@ -46,6 +47,7 @@ def _joined(parts: Sequence[TokenTrace]) -> TokenTrace:
         top=_joined_top(tops) if len(tops) == len(parts) else None,
         itl_s=np.concatenate(itls) if len(itls) == len(parts) else None,
         exact=join_drifts(exacts) if len(exacts) == len(parts) else None,
+        rank=np.concatenate(ranks) if len(ranks) == len(parts) else None,
         final=True,
     )
 
@@ -64,8 +66,7 @@ def match(inference: TokenTrace, train: TokenTrace, compare: Compare) -> PairOut
     """
     lag = weights_lag(inference.weights_version, train.weights_version)
     if not _weights_agree(inference, train, lag, compare.weights_within):
-        detail = f"inference {inference.weights_version!r}, train {train.weights_version!r}"
-        return replace(lost(inference, PairReason.WEIGHTS_MISMATCH), detail=detail, facts=_lag_fact(lag))
+        return _other_weights(inference, train, lag)
     if not semantics_agree(inference.sampling, train.sampling):
         detail = f"inference {inference.sampling.semantics.value}, train {train.sampling.semantics.value}"
         return replace(lost(inference, PairReason.SEMANTICS_MISMATCH), detail=detail)
@@ -141,17 +142,29 @@ def weights_lag(inference: str, train: str) -> int | None:
         return None
 
 
-def _lag_fact(lag: int | None) -> dict[str, float | str]:
-    return {} if lag is None else {"lag": float(lag)}
+def _other_weights(inference: TokenTrace, train: TokenTrace, lag: int | None) -> PairOutcome:
+    """Refuse a pair of other weights; ``digest`` is a fact where they claim to be the same and are not."""
+    detail = f"inference {inference.weights_version!r}, train {train.weights_version!r}"
+    facts: dict[str, float | str] = {} if lag is None else {"lag": float(lag)}
+    if _differ(inference.weights_digest, train.weights_digest):
+        detail += f", digests {inference.weights_digest!r} and {train.weights_digest!r}"
+        if not _differ(inference.weights_version, train.weights_version):
+            facts["digest"] = "differs"
+    return replace(lost(inference, PairReason.WEIGHTS_MISMATCH), detail=detail, facts=facts)
+
+
+def _differ(one: str, other: str) -> bool:
+    """Whether both were reported, and not the same."""
+    return bool(one and other) and one != other
 
 
 def _weights_agree(inference: TokenTrace, train: TokenTrace, lag: int | None, within: int) -> bool:
     """Equal or near enough; what was not reported cannot disagree."""
-    digests = {t.weights_digest for t in (inference, train) if t.weights_digest}
-    if len(digests) > 1 and within == 0:
+    if _differ(inference.weights_digest, train.weights_digest) and within == 0:
         return False
-    versions = {t.weights_version for t in (inference, train) if t.weights_version}
-    return len(versions) < 2 or (lag is not None and abs(lag) <= within)
+    if not _differ(inference.weights_version, train.weights_version):
+        return True
+    return lag is not None and abs(lag) <= within
 
 
 def semantics_agree(a: Sampling, b: Sampling) -> bool:

@@ -16,6 +16,8 @@ from paritas.detectors.gaps import GapBook
 from paritas.detectors.idle import IDLE_S, IdleTicks
 from paritas.detectors.pairing import Pairer, PairerLimits
 from paritas.detectors.pairs import PairOutcome
+from paritas.detectors.refit import RefitGate
+from paritas.detectors.rosetta import RecentRosetta
 from paritas.detectors.sequences import Taken
 from paritas.detectors.verdicts import verdict_of, verdicts
 from paritas.records import Escalation, Role, State, TokenStatus, TokenTrace, Verdict
@@ -86,7 +88,9 @@ class Detector:
         self.pairer = Pairer(contract.compare)
         self.evaluator = Evaluator(contract, stage=stage, recover=recover)
         self.escalator = Escalator(contract, deployment=deployment)
+        self.refit = None if contract.refit is None else RefitGate(contract, contract.refit)
         self.account = TraceAccount()
+        self.rosetta = RecentRosetta()
         self.gaps = GapBook(round((contract.compare.pair_within_s + PairerLimits().cohort_s) * NS))
         self._idle = IdleTicks(max(round(idle_s * NS), 1))
         self.repeated_records = 0
@@ -159,7 +163,29 @@ class Detector:
             self._last_seen_ns[taken.role.value] = now_ns
             self._idle.start(now_ns)
             outcomes.extend(self.pairer.cohorts.take(taken, now_ns))
-        yield from self._escalate(self.evaluator.observe(outcomes))
+        yield from self._escalate(self._evaluate(outcomes))
+
+    def _evaluate(self, outcomes: Sequence[PairOutcome]) -> Iterator[Crossing]:
+        """Judge outcomes in order; what peers would print of them is summed beside it."""
+        for outcome in outcomes:
+            if outcome.pair is not None:
+                self.rosetta.add(outcome.pair)
+        if self.refit is None:
+            yield from self.evaluator.observe(outcomes)
+        else:
+            yield from self._gated(self.refit, outcomes)
+
+    def _gated(self, gate: RefitGate, outcomes: Sequence[PairOutcome]) -> Iterator[Crossing]:
+        """Judge what counts; a rejection of weights stands exactly where it was decided."""
+        counted: list[PairOutcome] = []
+        for outcome, step in zip(outcomes, gate.take(outcomes), strict=True):
+            if step.crossings:
+                yield from self.evaluator.observe(counted)
+                yield from step.crossings
+                counted = []
+            if step.counts:
+                counted.append(outcome)
+        yield from self.evaluator.observe(counted)
 
     def elapse(self, now_ns: int) -> Iterator[Escalation]:
         """Let the log's time pass to `now_ns`: a tick for each interval of silence that ended by then."""
@@ -176,14 +202,14 @@ class Detector:
     def tick(self, now_ns: int) -> Iterator[Escalation]:
         """Nothing arrived for a while: close cohorts, test silence, let dwell times end."""
         self._mend(now_ns)
-        yield from self._escalate(self.evaluator.observe(list(self.pairer.tick(now_ns))))
+        yield from self._escalate(self._evaluate(list(self.pairer.tick(now_ns))))
         yield from self._escalate(self._silences(now_ns))
         yield from self._escalate(self._without(now_ns))
         yield from self.escalator.advance(now_ns)
 
     def flush(self, now_ns: int) -> Iterator[Escalation]:
         """End of input: what is still alone is unmatched."""
-        yield from self._escalate(self.evaluator.observe(list(self.pairer.flush(now_ns))))
+        yield from self._escalate(self._evaluate(list(self.pairer.flush(now_ns))))
 
     def verdicts(self) -> tuple[Verdict, ...]:
         """One verdict for every clause and slice, as of now."""
@@ -194,6 +220,8 @@ class Detector:
             yield from self.escalator.cross(crossing, lambda c=crossing: self._report(c))  # type: ignore[misc]  # mypy cannot type a lambda's default
 
     def _report(self, crossing: Crossing) -> Report:
+        if crossing.refit and self.refit is not None:
+            return self.refit.report(crossing)
         verdict = verdict_of(self.evaluator, crossing.clause, crossing.slice)
         state = self.evaluator.states.get(crossing.slice)
         worst = tuple(trace_id for _, trace_id in state.worst) if state else ()

@@ -10,7 +10,7 @@ from paritas.contracts.model import Match, Operator, Requirement, Slice
 from paritas.detectors.evidence import PairBatch
 from paritas.detectors.pairs import PairOutcome
 
-__all__ = ["SliceBook", "labels_match", "token_mask"]
+__all__ = ["LabelReader", "SliceBook", "labels_match", "token_mask"]
 
 
 @dataclass(slots=True)
@@ -79,6 +79,30 @@ def labels_of(outcome: PairOutcome) -> dict[str, str]:
         for kernel in (pair.inference, pair.train):
             labels |= {f"{kernel.role.value}.{k}": str(v) for k, v in kernel.fields().items()}
     return {k: v for k, v in labels.items() if v} | dict(outcome.attributes)
+
+
+class LabelReader:
+    """Reads of an outcome the labels on which its slices depend, and no others.
+
+    Examples
+    --------
+    >>> LabelReader([Slice("all"), Slice("replica", by=("replica",))]).names
+    ('replica',)
+    """
+
+    def __init__(self, slices: Sequence[Slice]) -> None:
+        needed = [need.field for s in slices if s.match is not None for need in s.match.labels]
+        self.names = tuple(sorted({*needed, *(key for s in slices for key in s.by)}))
+
+    def key(self, outcome: PairOutcome) -> tuple[str | None, ...]:
+        """Value of each label, None where it is not reported."""
+        told = outcome.attributes
+        try:
+            return tuple([told[name] for name in self.names])
+        except KeyError:
+            pass
+        labels = labels_of(outcome)
+        return tuple([labels.get(name) for name in self.names])
 
 
 def labels_match(match: Match, labels: Mapping[str, str]) -> bool:

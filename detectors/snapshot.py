@@ -18,7 +18,7 @@ from paritas.errors import PermanentError
 
 __all__ = ["dump", "load"]
 
-FORMAT = 2  # 2: gaps
+FORMAT = 4  # 2: gaps; 3: where and when the drift is, what peers print; 4: the refit gate
 NUMPY = {
     ("numpy", "ndarray"),
     ("numpy", "dtype"),

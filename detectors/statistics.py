@@ -17,18 +17,18 @@ from numpy.typing import NDArray
 from paritas.contracts.bounds.gradient import bias_statistic
 from paritas.contracts.model import Clause, Estimator
 from paritas.detectors.evidence import PairBatch, segment_sum
-from paritas.detectors.pairs import BAD, Floats, PairedTrace
+from paritas.detectors.objectives import OBJECTIVE_VALUES, ppo_min_bias
+from paritas.detectors.pairs import BAD, Floats
 from paritas.detectors.rows import own_estimator
 from paritas.records import LogprobSemantics, TokenStatus
 
-__all__ = ["UNIT_VALUES", "gradient_bias", "token_bets", "unit_values"]
+__all__ = ["UNIT_VALUES", "gradient_bias", "sizes", "token_bets", "unit_values"]
 
 Mask = NDArray[np.bool_] | None
 UnitValues = Callable[[PairBatch, Clause, Mask], Floats]
 
 DEFAULT_ABOVE = 2.0  # IcePop and TIS cap at 2: a ratio beyond it is what trainers truncate
 DEFAULT_CAP = 2.0
-DEFAULT_CLIP = 0.2  # PPO's usual clip range
 # exp(50) squared is still finite in float64; a ratio beyond it refutes any limit as it stands.
 LOG_RATIO_CEILING = 50.0
 BLOCK = 32  # factors lie between 0.1 and the cap: a product of so many neither under- nor overflows
@@ -47,9 +47,9 @@ def unit_values(batch: PairBatch, clause: Clause, mask: Mask = None) -> Floats:
 
 def _tv(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
     """(1-w)+ = -expm1(min(ell, 0)) (A19), or what it estimates where whole distributions were compared."""
-    estimate = -np.expm1(np.minimum(batch.log_ratio, 0.0))
-    exact = batch.top.exact_tv
-    return batch.means(np.where(np.isnan(exact), estimate, exact), mask)
+    estimate, exact = -np.minimum(_excess(batch), 0.0), batch.top.exact_tv
+    unknown = np.isnan(exact)
+    return batch.means(estimate if unknown.all() else np.where(unknown, estimate, exact), mask)
 
 
 def _tv_topk(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
@@ -70,26 +70,25 @@ def _flips(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
 
 
 def _abs_diff(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
-    return batch.means(np.abs(batch.log_ratio), mask)
+    return batch.means(sizes(batch), mask)
 
 
 def _ratio_tail(batch: PairBatch, clause: Clause, mask: Mask) -> Floats:
-    log_above = np.log(clause.above or DEFAULT_ABOVE)
-    return batch.means((np.abs(batch.log_ratio) > log_above).astype(np.float64), mask)
+    return batch.shares(sizes(batch) > np.log(clause.above or DEFAULT_ABOVE), mask)
 
 
 def _mean_ratio(batch: PairBatch, clause: Clause, mask: Mask) -> Floats:
-    return batch.means(capped_ratio(batch.log_ratio, clause.cap or DEFAULT_CAP), mask)
+    return batch.means(_capped(batch, clause), mask)
 
 
 def _top1(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
-    return batch.means(batch.top.is_top1 - batch.top.top1_q, mask)
+    return batch.means(_surprise(batch), mask)
 
 
 def _sequence_tv(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
     """(1-W)+ per complete sequence (B7); NaN where tokens are missing or sliced away."""
     total = batch.sums(batch.log_ratio)
-    whole = np.array([p.complete and p.tokens > 0 for p in batch.pairs], dtype=bool)
+    whole = (batch.counts() > 0) & (_tally(batch, *BAD, TokenStatus.MISSING) == 0)
     if mask is not None:
         whole &= batch.counts(mask) == batch.counts()
     return np.where(whole, -np.expm1(np.minimum(total, 0.0)), np.nan)
@@ -103,18 +102,11 @@ def _gradient_bias(batch: PairBatch, clause: Clause, mask: Mask) -> Floats:
 def gradient_bias(batch: PairBatch, estimator: Estimator, mask: Mask = None) -> Floats:
     """Mean over tokens of the D3 statistic of `estimator`, in units of A_max G, shape (n,).
 
-    PPO's min depends on the sign of each advantage, which no trace carries: NaN.
+    PPO's min depends on the sign of each advantage, the label `advantage` of a sequence: NaN without it.
     """
     if estimator.kind == "ppo_min":
-        return np.full(len(batch), np.nan)
+        return ppo_min_bias(batch, estimator, mask)
     return batch.means(np.asarray(bias_statistic(batch.log_ratio, estimator), dtype=np.float64), mask)
-
-
-def _phantom_clip(batch: PairBatch, clause: Clause, mask: Mask) -> Floats:
-    c = clause.clip or DEFAULT_CLIP
-    ell = batch.log_ratio
-    low = np.log1p(-c) if c < 1.0 else -np.inf
-    return batch.means(((ell > np.log1p(c)) | (ell < low)).astype(np.float64), mask)
 
 
 def _calibration(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
@@ -122,17 +114,16 @@ def _calibration(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
 
 
 def _k3(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
-    ell = np.minimum(batch.log_ratio, LOG_RATIO_CEILING)
-    return batch.means(np.expm1(ell) - ell, mask)
+    return batch.means(_excess(batch) - _cut(batch), mask)
 
 
 def _chi_square(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
-    return batch.means(np.expm1(np.minimum(batch.log_ratio, LOG_RATIO_CEILING)) ** 2, mask)
+    return batch.means(_excess(batch) ** 2, mask)
 
 
 def _square_ratio(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
     """w^2, whose mean above 1/limit refutes an ESS limit (A6)."""
-    return batch.means(np.exp(2.0 * np.minimum(batch.log_ratio, LOG_RATIO_CEILING)), mask)
+    return batch.means(np.exp(2.0 * _cut(batch)), mask)
 
 
 def _ttft(batch: PairBatch, clause: Clause, _: Mask) -> Floats:
@@ -157,11 +148,11 @@ def _lag(batch: PairBatch, _: Clause, __: Mask) -> Floats:
 
 
 def _nonfinite(batch: PairBatch, _: Clause, __: Mask) -> Floats:
-    return np.array([_share(p, *BAD) for p in batch.pairs], dtype=np.float64)
+    return _share(batch, *BAD)
 
 
 def _missing(batch: PairBatch, _: Clause, __: Mask) -> Floats:
-    return np.array([_share(p, TokenStatus.MISSING) for p in batch.pairs], dtype=np.float64)
+    return _share(batch, TokenStatus.MISSING)
 
 
 def _semantics(batch: PairBatch, _: Clause, __: Mask) -> Floats:
@@ -169,11 +160,37 @@ def _semantics(batch: PairBatch, _: Clause, __: Mask) -> Floats:
     return np.array(known, dtype=np.float64)
 
 
-def _share(pair: PairedTrace, *statuses: TokenStatus) -> float:
+def _share(batch: PairBatch, *statuses: TokenStatus) -> Floats:
     """Share of generated, unmasked tokens with one of `statuses`; NaN without such tokens."""
-    skipped = (TokenStatus.MASKED, TokenStatus.PROMPT)
-    total = sum(n for s, n in pair.counts.items() if s not in skipped)
-    return sum(pair.counts.get(s, 0) for s in statuses) / total if total else float("nan")
+    generated = (s for s in TokenStatus if s not in (TokenStatus.MASKED, TokenStatus.PROMPT))
+    total, out = _tally(batch, *generated), np.full(len(batch), np.nan)
+    return np.asarray(np.divide(_tally(batch, *statuses), total, out=out, where=total > 0))
+
+
+def _tally(batch: PairBatch, *statuses: TokenStatus) -> Floats:
+    """Tokens of each pair with one of `statuses`, shape (n,)."""
+    return np.asarray(batch.statuses()[:, [int(s) for s in statuses]].sum(axis=1))
+
+
+def sizes(batch: PairBatch) -> Floats:
+    """|ell| of each token, nats."""
+    return batch.once("sizes", lambda: np.abs(batch.log_ratio))
+
+
+def _cut(batch: PairBatch) -> Floats:
+    """Ell of each token, at most `LOG_RATIO_CEILING`, nats."""
+    return batch.once("cut", lambda: np.minimum(batch.log_ratio, LOG_RATIO_CEILING))
+
+
+def _excess(batch: PairBatch) -> Floats:
+    """W - 1 of each token, with `LOG_RATIO_CEILING`."""
+    return batch.once("excess", lambda: np.expm1(_cut(batch)))
+
+
+def _capped(batch: PairBatch, clause: Clause) -> Floats:
+    """min(w, cap) of each token."""
+    cap = clause.cap or DEFAULT_CAP
+    return batch.once(f"capped at {cap}", lambda: capped_ratio(batch.log_ratio, cap))
 
 
 def capped_ratio(ell: Floats, cap: float) -> Floats:
@@ -193,7 +210,6 @@ UNIT_VALUES: Mapping[str, UnitValues] = MappingProxyType(
         "top1_frequency": _top1,
         "sequence_tv": _sequence_tv,
         "gradient_bias": _gradient_bias,
-        "phantom_clip_rate": _phantom_clip,
         "calibration_gap": _calibration,
         "kl_k3": _k3,
         "chi_square": _chi_square,
@@ -204,6 +220,7 @@ UNIT_VALUES: Mapping[str, UnitValues] = MappingProxyType(
         "nonfinite_rate": _nonfinite,
         "missing_rate": _missing,
         "logprob_semantics_known": _semantics,
+        **OBJECTIVE_VALUES,
     }
 )
 
@@ -226,12 +243,20 @@ def token_bets(batch: PairBatch, clause: Clause, mask: Mask, bets: Floats) -> Fl
     -------
     shape (n, k), float64, nats
     """
-    gain, limit = _gain(batch, clause)
+    gain, limit = _gain(batch, clause), clause.at_most or 0.0
     known = ~np.isnan(gain) if mask is None else mask & ~np.isnan(gain)
+    if not known.any():
+        return np.zeros((len(batch), len(bets)))
     blocks = _Blocks.of(batch)
-    odds = {sign: np.where(known, sign * gain - limit, 0.0) for sign in (1.0, -1.0)}
-    columns = [blocks.log_products(1.0 + abs(bet) * odds[copysign(1.0, bet)]) for bet in bets.tolist()]
-    return np.stack(columns, axis=1) if columns else np.zeros((len(batch), 0))
+    odds = {sign: _odds(sign * gain, limit, known) for sign in {copysign(1.0, bet) for bet in bets.tolist()}}
+    columns = [blocks.log_products(abs(bet) * odds[copysign(1.0, bet)]) for bet in bets.tolist()]
+    return np.stack(columns, axis=1)
+
+
+def _odds(gain: Floats, limit: float, known: NDArray[np.bool_]) -> Floats:
+    """What a bet of one wins by each token; nothing where it is not known."""
+    odds = gain - limit
+    return odds if known.all() else np.where(known, odds, 0.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -259,14 +284,18 @@ class _Blocks:
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
         return cls(np.repeat(batch.offsets[:-1], counts) + BLOCK * within, offsets)
 
-    def log_products(self, factors: Floats) -> Floats:
-        """Log of the product of each pair's factors, shape (n,), nats."""
-        if not self.starts.size:
-            return np.zeros(len(self.offsets) - 1)
-        return segment_sum(np.log(np.multiply.reduceat(factors, self.starts)), self.offsets)
+    def log_products(self, gains: Floats) -> Floats:
+        """Log of the product of one plus each of a pair's gains, shape (n,), nats; `gains` are overwritten."""
+        gains += 1.0
+        return segment_sum(np.log(np.multiply.reduceat(gains, self.starts)), self.offsets)
 
 
-def _gain(batch: PairBatch, clause: Clause) -> tuple[Floats, float]:
+def _gain(batch: PairBatch, clause: Clause) -> Floats:
     if clause.statistic == "mean_ratio":
-        return capped_ratio(batch.log_ratio, clause.cap or DEFAULT_CAP), clause.at_most or 0.0
-    return batch.top.is_top1 - batch.top.top1_q, clause.at_most or 0.0
+        return _capped(batch, clause)
+    return _surprise(batch)
+
+
+def _surprise(batch: PairBatch) -> Floats:
+    """1{sampled = top-1} - q(top-1) of each token."""
+    return batch.once("surprise", lambda: batch.top.is_top1 - batch.top.top1_q)

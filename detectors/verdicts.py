@@ -8,9 +8,9 @@ import numpy as np
 
 from paritas.contracts.model import Clause, Family
 from paritas.detectors.evaluate import REPEATS, Evaluator
+from paritas.detectors.ledger import Ledger, ledgers
 from paritas.detectors.limits import radius
 from paritas.detectors.rows import GRID, Row
-from paritas.detectors.sequential import log_mean
 from paritas.records import Reason, State, Verdict
 
 __all__ = ["verdict_of", "verdicts"]
@@ -31,7 +31,9 @@ def verdicts(evaluator: Evaluator, *, pass_alpha: float = PASS_ALPHA) -> tuple[V
     """
     raw = [v for c in evaluator.clauses for v in _of_clause(evaluator, c, pass_alpha)]
     gaps = _gaps(raw)
-    return tuple(_covered(v, gaps) for v in raw)
+    covered = [_covered(v, gaps) for v in raw]
+    resting = ledgers(evaluator, covered)
+    return tuple(_withdrawn(v, resting.get((v.clause, v.slice))) for v in covered)
 
 
 def verdict_of(evaluator: Evaluator, clause: Clause, name: str, *, pass_alpha: float = PASS_ALPHA) -> Verdict:
@@ -159,7 +161,7 @@ def _tightened(evaluator: Evaluator, index: int, low: float, high: float) -> tup
     row, bank = evaluator.rows[index], evaluator.bank
     if row.two_sided:
         return low, high
-    over = float(log_mean(bank.log_over[index : index + 1])[0]) >= -log(REFUTED_ALPHA)
+    over = bank.evidence("over", index) >= -log(REFUTED_ALPHA)
     under = _log_pass(evaluator, index) >= -log(PASS_ALPHA)
     return max(low, row.tau) if over else low, min(high, row.tau) if under else high
 
@@ -169,7 +171,7 @@ def _shown_limit(row: Row) -> float:
 
 
 def _log_pass(evaluator: Evaluator, index: int) -> float:
-    return float(log_mean(evaluator.bank.log_pass[index : index + 1])[0])
+    return evaluator.bank.evidence("passing", index)
 
 
 def _log10(nats: float) -> float:
@@ -179,7 +181,7 @@ def _log10(nats: float) -> float:
 def _needed(evaluator: Evaluator, index: int, pass_alpha: float) -> int:
     """Units a PASS would take at the growth rate seen so far; 0 when it does not grow."""
     units = int(evaluator.bank.units[index])
-    growth = float(np.max(evaluator.bank.log_pass[index])) / max(units, 1)
+    growth = float(np.log(np.max(evaluator.bank.passing[index]))) / max(units, 1)
     if not evaluator.rows[index].bounded or growth <= 0.0:
         return 0
     return ceil((-log(pass_alpha) + log(GRID.size)) / growth)
@@ -191,6 +193,13 @@ def _gaps(found: list[Verdict]) -> set[str]:
     gaps = {v.slice for v in found if v.statistic in broken and v.state is State.VIOLATED}
     short = {v.slice for v in found if v.statistic == "pairing_rate" and _short(v)}
     return gaps | short
+
+
+def _withdrawn(verdict: Verdict, ledger: Ledger | None) -> Verdict:
+    """Turn a pass that rests on a failed assumption into `undecided`."""
+    if ledger is None or verdict.state is not State.CONFORMING or not ledger.failed:
+        return verdict
+    return replace(verdict, state=State.UNDECIDED, reason=Reason.ASSUMPTION_FAILED)
 
 
 def _short(verdict: Verdict) -> bool:

@@ -17,6 +17,7 @@ from tables_wire import (
     enum_table,
     event_table,
     header_table,
+    reading_attribute_table,
     rpc_table,
 )
 
@@ -197,6 +198,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "rosetta": rosetta_table,
     "agent-fields": agent_fields,
     "agent-attributes": agent_attribute_table,
+    "reading-attributes": reading_attribute_table,
     "attributes": attribute_table,
     "answers": answer_table,
     "counters": counter_table,

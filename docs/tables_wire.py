@@ -15,6 +15,7 @@ __all__ = [
     "enum_table",
     "event_table",
     "header_table",
+    "reading_attribute_table",
     "rpc_table",
 ]
 
@@ -47,6 +48,15 @@ def agent_attribute_table() -> str:
     rows = (
         (f"`{a['side']}`", f"`{a['name']}`", a["type"], a["unit"], a["description"])
         for a in _registry()["agent_attributes"]
+    )
+    return markdown(("span", "attribute", "type", "unit", "meaning"), rows)
+
+
+def reading_attribute_table() -> str:
+    """Every attribute of the spans a collector writes beside its traces."""
+    rows = (
+        (f"`{a['side']}`", f"`{a['name']}`", a["type"], a["unit"], a["description"])
+        for a in _registry()["reading_attributes"]
     )
     return markdown(("span", "attribute", "type", "unit", "meaning"), rows)
 

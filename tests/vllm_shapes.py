@@ -112,12 +112,13 @@ class Kept:
         self.traces.append(trace)
 
 
-def rows(ids, logprobs=None, extra=()):
+def rows(ids, logprobs=None, extra=(), ranks=None):
     """LogprobsLists of the tokens of one step; `extra` are further columns of (id, log-probability)."""
     values = [-0.5] * len(ids) if logprobs is None else logprobs
     tokens = [[token, *(one for one, _ in extra)] for token in ids]
     logs = [[value, *(one for _, one in extra)] for value in values]
-    return np.array(tokens, np.int32), np.array(logs, np.float32), np.ones(len(ids), np.int64)
+    told = [1] * len(ids) if ranks is None else ranks
+    return np.array(tokens, np.int32), np.array(logs, np.float32), np.array(told, np.int64)
 
 
 def step(name, ids, **named):

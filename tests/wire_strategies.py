@@ -84,6 +84,7 @@ def traces(draw, max_tokens=8):
         timings=draw(TIMINGS),
         itl_s=draw(st.none()) if draw(st.booleans()) else _column(draw, BITS32, np.float32, n),
         final=draw(st.booleans()),
+        rank=draw(st.none()) if draw(st.booleans()) else _column(draw, BITS32, np.uint32, n),
     )
 
 
@@ -130,12 +131,19 @@ def full_trace():
         top=TopK(np.arange(2 * n, dtype=np.uint64).reshape(n, 2), -np.ones((n, 2), np.float32)),
         timings=Timings(0.1, 0.3, 0.15, 2.0),
         itl_s=np.full(n, 0.02, np.float32),
+        rank=np.arange(n, dtype=np.uint32),
     )  # fmt: skip
 
 
 def facts(trace):
     """Everything a trace says, with columns as exact bits: equal facts, equal traces."""
-    columns = {"logprob": np.uint32, "token": np.uint64, "status": np.uint8, "itl_s": np.uint32}
+    columns = {
+        "logprob": np.uint32,
+        "token": np.uint64,
+        "status": np.uint8,
+        "itl_s": np.uint32,
+        "rank": np.uint32,
+    }
     told = {name: getattr(trace, name) for name in trace.__slots__ if name != "top"}
     bits = {
         name: None if told[name] is None else (told[name].dtype.str, told[name].view(kind).tolist())

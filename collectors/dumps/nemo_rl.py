@@ -119,7 +119,7 @@ class NemoDecoder:
 
     def _labels(self, row: Row) -> dict[str, str]:
         step = {"step": self._step} if self._step else {}
-        return {**step, **environment_of(row)}
+        return {**step, **environment_of(row), **reward_of(row)}
 
 
 def columns_of(row: Row) -> tuple[NDArray[np.int64], NDArray[np.bool_], Scores, Scores]:
@@ -172,6 +172,13 @@ def environment_of(row: Row) -> dict[str, str]:
     agent = scalar(row, "agent_ref")["agent_ref"] if "agent_ref" in row else None
     name = agent.get("name") if isinstance(agent, dict) else agent
     return labels_of({"environment": name}, frozenset()) if isinstance(name, str) else {}
+
+
+def reward_of(row: Row) -> dict[str, str]:
+    """Return the label ``reward`` out of ``rewards``, where it is one finite number."""
+    told = scalar(row, "rewards")["rewards"] if "rewards" in row else None
+    is_number = isinstance(told, int | float) and not isinstance(told, bool) and np.isfinite(told)
+    return labels_of({"reward": told}, frozenset()) if is_number else {}
 
 
 def with_missing(scores: Scores, partner: Scores, masked: NDArray[np.bool_]) -> Scores:

@@ -13,7 +13,7 @@ Modules by step: `oscillation` and `divergence` (A1 to A10), `truncation` (A11 t
 (A18), `ratio` (statistics of sampled tokens, A19, A21, B7), `sequence` (B), `reward` (C),
 `estimator`, `gradient`, `tails`, `masks`, `gradient_sequence` (D), `certificate`
 (always-valid limits, D15, D16), `calibration` (E), `inversion` and `budget` (downward, F),
-`forecast` (upward).
+`forecast` (upward); `peer_metrics` (what a limit on a number others print means here).
 """
 
 from paritas.contracts.bounds.budget import (
@@ -104,6 +104,13 @@ from paritas.contracts.bounds.oscillation import (
     oscillation_from_l2_drift,
     oscillation_from_logprobs,
     oscillation_from_temperatures,
+)
+from paritas.contracts.bounds.peer_metrics import (
+    tail_from_k3,
+    tail_from_log_difference,
+    tail_from_multiplicative_error,
+    tv_from_log_difference,
+    tv_from_multiplicative_error,
 )
 from paritas.contracts.bounds.ratio import affinity, capped_ratio, excess, k3, shortfall, top1_surprise
 from paritas.contracts.bounds.reward import (
@@ -251,6 +258,9 @@ __all__ = [
     "shortfall",
     "smallest_certified_cap",
     "smooth_calibration_drift",
+    "tail_from_k3",
+    "tail_from_log_difference",
+    "tail_from_multiplicative_error",
     "token_tv_of_sequence_tv",
     "token_weighted_bias_from_sup",
     "top1_surprise",
@@ -258,7 +268,9 @@ __all__ = [
     "top_p_is_stable",
     "truncated_sequence_bias",
     "tv_from_kl",
+    "tv_from_log_difference",
     "tv_from_margin",
+    "tv_from_multiplicative_error",
     "tv_from_oscillation",
     "tv_from_oscillation_and_rest",
     "tv_interval_from_top_k",

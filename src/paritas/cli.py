@@ -21,6 +21,8 @@ COMMANDS = (
     "contract",
     "check",
     "certify",
+    "repair",
+    "floor",
     "up",
     "agent",
     "topics",
@@ -31,6 +33,7 @@ COMMANDS = (
     "ingest",
     "watch",
     "demo",
+    "experiment",
 )
 
 

@@ -114,7 +114,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 class OtlpClient:
-    """Posts bodies to ``/v1/traces``; connects when needed, again after a failure.
+    """Posts bodies; connects when needed, again after a failure.
 
     Parameters
     ----------
@@ -122,10 +122,12 @@ class OtlpClient:
     clock : Clock
     timeout_s : float, seconds
         For sending a body, and again for the whole answer.
+    path : str
+        What the bodies are: ``/v1/traces`` or ``/v1/metrics``.
     """
 
-    def __init__(self, target: Target, *, clock: Clock, timeout_s: float) -> None:
-        self.target, self._clock, self._timeout_s = target, clock, timeout_s
+    def __init__(self, target: Target, *, clock: Clock, timeout_s: float, path: str = "/v1/traces") -> None:
+        self.target, self._clock, self._timeout_s, self._path = target, clock, timeout_s, path
         self._connection = _Connection(target, timeout_s=timeout_s)
         self._is_aborted = False
 
@@ -149,7 +151,7 @@ class OtlpClient:
 
     def _post(self, body: bytes) -> Answer:
         self._prepare()
-        self._connection.request("POST", "/v1/traces", body, HEADERS)
+        self._connection.request("POST", self._path, body, HEADERS)
         self._prepare()
         with self._connection.getresponse() as answer:
             content = answer.read(ANSWER_LIMIT_BYTES)

@@ -1,7 +1,7 @@
 import pytest
 from contract_cases import contract
 
-from paritas.contracts.catalogue import CATALOGUE
+from paritas.contracts.catalogue import CATALOGUE, Need
 from paritas.contracts.explain import WIDTH, example_of, explain, overview
 from paritas.errors import UsageError
 
@@ -9,7 +9,8 @@ from paritas.errors import UsageError
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_every_example_loads_as_it_stands(name: str) -> None:
     entry = CATALOGUE[name]
-    loaded = contract(f"  clauses:\n    {entry.family}:\n      {example_of(entry)}\n")
+    unit = "  compare: {unit: group}\n" if entry.need is Need.PREFERENCE else ""
+    loaded = contract(f"{unit}  clauses:\n    {entry.family}:\n      {example_of(entry)}\n")
     assert loaded.clauses[0].statistic == name
 
 

@@ -12,7 +12,7 @@ from pair_factory import EVERYTHING, NS, SEEDS, clause
 from paritas.contracts.model import Family
 from paritas.detectors.bank import QUIET_UNITS, RECOVERY_LOG_THRESHOLD, Bank
 from paritas.detectors.rows import make_row
-from paritas.detectors.sequential import LOG_CEILING, log_mean
+from paritas.detectors.sequential import CEILING, FLOOR, LOG_CEILING, log_mean
 from paritas.detectors.table import factors
 
 PERIOD_NS = 1000 * NS
@@ -247,12 +247,28 @@ def test_a_new_certificate_keeps_the_monitor():
     np.testing.assert_array_equal(bank.peak, peak)
 
 
-def test_units_that_cannot_tell_are_counted_apart():
-    bank = bank_of(*ROWS)
-    bank.skip([0, 2])
-    bank.skip([2])
-    assert bank.without.tolist() == [1, 0, 2]
-    assert bank.units.tolist() == [0, 0, 0]
+def test_evidence_of_one_row_is_the_mean_of_its_bets():
+    row = row_of()
+    bank = bank_of(row_of("nonfinite_rate", 0.0), row)
+    for value in (0.3, 0.2, 0.0):
+        fold(bank, row, value, index=1)
+    for name in ("alarm", "passing", "back", "over"):
+        wealth = getattr(bank, name)[1].mean()
+        assert np.exp(bank.evidence(name, 1)) == pytest.approx(wealth)
+    assert bank.evidence("alarm", 0) == -np.inf
+
+
+def test_wealth_is_cut_at_both_ends_after_every_unit():
+    row = row_of()
+    bank = bank_of(row, recover=False)
+    changes(bank, row, np.zeros(50))
+    bank.over[0], bank.passing[0] = FLOOR, CEILING
+    fold(bank, row, 0.0)
+    assert (bank.over[0] == FLOOR).all()
+    assert (bank.passing[0] == CEILING).all()
+    fold(bank, row, 1.0)
+    assert (bank.over[0] > FLOOR).all()
+    assert np.abs([bank.log_over[0], bank.log_pass[0]]).max() <= LOG_CEILING
 
 
 def test_values_beyond_every_bound_stay_readable():

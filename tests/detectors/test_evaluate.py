@@ -24,9 +24,11 @@ from pair_factory import (
 
 from paritas.contracts.model import Compare, Family, Match, Operator, Requirement, Slice, Stage
 from paritas.detectors import evaluate
+from paritas.detectors import units as module
 from paritas.detectors.evaluate import Change, Evaluator
 from paritas.detectors.evidence import PairBatch
 from paritas.detectors.statistics import unit_values
+from paritas.detectors.units import unit_key
 from paritas.records import KernelIdentity, PairReason, Role
 
 CLAUSES = (
@@ -80,7 +82,8 @@ def told(crossings):
 
 def ends_of_units(outcomes, evaluator):
     """Return where the input may be cut: between units."""
-    keys = [evaluator._unit_key(o) for o in outcomes]
+    by_group = evaluator.contract.compare.unit == "group"
+    keys = [unit_key(o, by_group=by_group) for o in outcomes]
     return [i for i in range(1, len(keys)) if keys[i] != keys[i - 1]]
 
 
@@ -106,19 +109,25 @@ def test_the_size_of_a_batch_changes_no_bit(seed, unit, sequences, tokens):
     expected = image(evaluated(whole_contract(unit), outcomes))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(evaluate, "BATCH_SEQUENCES", sequences)
-        patch.setattr(evaluate, "BATCH_TOKENS", tokens)
+        patch.setattr(module, "CHUNK_TOKENS", tokens)
         assert image(evaluated(whole_contract(unit), outcomes)) == expected
 
 
-def test_long_sequences_make_small_batches():
-    """Memory follows tokens: a batch of long sequences must not hold hundreds of them."""
-    evaluator = Evaluator(contract(clause("tv", 0.5)), stage=Stage.FULL, recover=False)
-    long = [paired(pair(np.zeros(1000), name=f"s{i}")) for i in range(100)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluate, "BATCH_TOKENS", 2500)
-        assert evaluator._cut(long, 0) == 3
-        assert evaluator._cut(long, 98) == 100
-    assert evaluator._cut([lost(name=f"s{i}") for i in range(600)], 0) == 512
+@settings(max_examples=15)
+@given(SEEDS, st.sampled_from(["sequence", "group"]), st.booleans())
+def test_units_together_are_units_one_by_one(seed, unit, recover):
+    """Wherever they can, units are folded together; that changes no bit and no crossing."""
+    outcomes = [
+        replace(o, pair=o.pair and replace(o.pair, weights_version="1")) for o in mixed(seed, 120)
+    ] + units([0.0] * 150, attributes={"replica": "r1"})
+    found = []
+    for together in (True, False):
+        evaluator = Evaluator(whole_contract(unit), stage=Stage.FULL, recover=recover)
+        with pytest.MonkeyPatch.context() as patch:
+            if not together:
+                patch.setattr(Evaluator, "_ordinary", lambda _, __, first, ___: (first, []))
+            found.append((told(evaluator.observe(outcomes)), image(evaluator)))
+    assert found[0] == found[1]
 
 
 @settings(max_examples=15)

@@ -3,16 +3,15 @@
 from dataclasses import replace
 from functools import cache
 
-import numpy as np
 import pytest
-from cause_scenes import CASES, learned, pairs_of, precision
+from cause_scenes import case, drawn
 from pair_factory import BY_REPLICA, EVERYTHING, clause, contract, evaluated, lost, paired
 
 from paritas.contracts.model import Family
 from paritas.detectors.diagnosis import Cause
 from paritas.detectors.explain import explain, explain_slice
 from paritas.detectors.verdicts import verdicts
-from paritas.records import KernelIdentity, Role, State, TokenStatus
+from paritas.records import KernelIdentity, Role, State
 
 RATIO = clause("mean_ratio", 1.002, Family.STATISTICAL)
 TAIL = clause("ratio_tail", 2e-4, Family.STATISTICAL, above=2.0)
@@ -20,13 +19,13 @@ FINITE = clause("nonfinite_rate", 0.0, Family.OBSERVABILITY)
 WHOLE = contract(RATIO, TAIL, FINITE, slices=(EVERYTHING, BY_REPLICA))
 
 
+FAULTS = {"healthy": ("healthy", 0.0), "stale": ("learned", 0.8), "broken": ("nonfinite", 0.05)}
+
+
 @cache
 def sequences(kind, seed=1):
     """Sixty-four sequences of a healthy or a stale kernel, or one with broken values."""
-    rng = np.random.default_rng(seed)
-    log = learned(rng, 0.5) if kind == "stale" else precision(rng, 0.03, 0.3)
-    broken = (TokenStatus.NONFINITE, 0.05) if kind == "broken" else None
-    return tuple(pairs_of(replace(log, broken=broken), rng))
+    return tuple(o.pair for o in drawn(case(*FAULTS[kind], seed=seed)))
 
 
 def fleet(**kinds):
@@ -76,6 +75,23 @@ def test_a_replica_with_broken_values_is_named_with_its_cause():
     assert all(f.facts["broken"] > 0 for f in found if f.cause == "broken_values")
 
 
+def test_a_replica_whose_law_alone_is_wrong_stands_out_without_drifting_more():
+    law = clause("top1_frequency", 0.01, Family.STATISTICAL)
+    outcomes = drawn(case("raw_at_temperature", 0.6, share="replica", seed=7))
+    found = explained(contract(law, slices=(EVERYTHING, BY_REPLICA)), outcomes)
+    isolated = [f for f in found if f.cause == Cause.ISOLATED]
+    assert [(f.slice, f.confidence) for f in isolated] == [("replica=v1", 0.9)]
+    assert isolated[0].facts["mean_abs"] < 1.2 * isolated[0].facts["siblings_mean_abs"]
+
+
+def test_the_cause_in_all_of_the_traffic_is_read_off_the_place_that_stands_out():
+    found = explained(WHOLE, drawn(case("rolled", share="replica", seed=7)))
+    first = found[0]
+    assert (first.cause, first.slice, first.facts["worst"]) == ("shift", "all", "replica=v1")
+    assert first.facts["units"] == 32.0
+    assert first.facts["worst_times"] > 20.0
+
+
 def test_slices_are_ordered_by_their_evidence():
     evaluator = evaluated(WHOLE, fleet(a="stale", b="broken", c="healthy"))
     told = verdicts(evaluator)
@@ -106,7 +122,7 @@ def test_weights_that_lag_explain_too():
 
 
 def test_a_lag_the_contract_allows_is_no_cause_until_its_clause_is_violated():
-    lagging = [paired(replace(one, lag=2)) for one in sequences("healthy")]
+    lagging = [paired(replace(one, lag=2)) for one in sequences("healthy", 2)]
     tight = clause("tv", 0.001)
     assert places(explained(contract(tight), lagging)) == [("precision_noise", "all")]
     found = explained(contract(tight, clause("weights_lag", 1.0, Family.RUNTIME)), lagging)
@@ -127,10 +143,16 @@ def test_an_identity_that_differs_has_no_numbers_and_breaks_nothing():
     assert places(explained(whole, stale)) == [("stale_weights", "all")]
 
 
-@pytest.mark.parametrize("cause", [Cause.WRONG_LAW, Cause.TEMPERATURE, Cause.SUPPORT, Cause.SHIFT], ids=str)
+MADE = {
+    Cause.WRONG_LAW: "raw_at_temperature",
+    Cause.TEMPERATURE: "warm_sampler",
+    Cause.SUPPORT: "cut_top_p",
+    Cause.SHIFT: "rolled",
+}
+
+
+@pytest.mark.parametrize("cause", MADE, ids=str)
 def test_a_fault_goes_all_the_way_from_pairs_to_its_name(cause):
-    case = next(c for c in CASES if c.cause is cause)
-    outcomes = [paired(one) for one in pairs_of(case.log(5), np.random.default_rng(5))]
     law = clause("top1_frequency", 0.01, Family.STATISTICAL)
-    found = explained(contract(clause("tv", 0.01), law), outcomes)
+    found = explained(contract(clause("tv", 0.01), law), drawn(case(MADE[cause], seed=5)))
     assert found[0].cause == cause.value

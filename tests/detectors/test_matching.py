@@ -95,8 +95,13 @@ def test_versions_that_are_no_numbers_must_be_equal():
 def test_unequal_digests_do_not_pair_where_weights_must_be_equal():
     inference, train = both(weights_version="7")
     inference, train = replace(inference, weights_digest="aa"), replace(train, weights_digest="bb")
-    assert match(inference, train, Compare()).reason is PairReason.WEIGHTS_MISMATCH
+    refused = match(inference, train, Compare())
+    assert refused.reason is PairReason.WEIGHTS_MISMATCH
+    assert refused.facts == {"lag": 0.0, "digest": "differs"}
+    assert refused.detail == "inference '7', train '7', digests 'aa' and 'bb'"
     assert match(inference, train, Compare(weights_within=1)).reason is PairReason.PAIRED
+    behind = match(replace(inference, weights_version="6"), train, Compare())
+    assert behind.facts == {"lag": 1.0}  # another version has other weights: no news
 
 
 def test_what_was_not_reported_cannot_disagree():
@@ -216,10 +221,14 @@ def test_joined_comparisons_are_kept_only_if_all_parts_have_them():
 def test_joined_columns_keep_lists_only_if_all_have_them():
     first, last = segments("inference", [2])
     rows = {"top": top_k([[1, 2]] * 2, np.zeros((2, 2))), "itl_s": np.zeros(2, np.float32)}
+    rows["rank"] = np.array([1, 2], np.uint32)
     more = {"top": top_k([[1]] * 4, np.zeros((4, 1))), "itl_s": np.ones(4, np.float32)}
+    more["rank"] = np.array([3, 4, 5, 6], np.uint32)
     joined = join_segments({0: replace(first, **rows), 2: replace(last, **more)})
     assert joined.top.token.shape == (6, 1)  # the shorter list
     assert joined.itl_s.tolist() == [0, 0, 1, 1, 1, 1]
+    assert joined.rank.tolist() == [1, 2, 3, 4, 5, 6]
     bare = join_segments({0: replace(first, **rows), 2: last})
     assert bare.top is None
     assert bare.itl_s is None
+    assert bare.rank is None

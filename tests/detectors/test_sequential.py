@@ -9,7 +9,18 @@ from hypothesis import strategies as st
 from pair_factory import SEEDS
 
 from paritas.detectors.river_detectors import BETS, SRDetector
-from paritas.detectors.sequential import LOG_CEILING, Grid, StartMass, log_mean, restart
+from paritas.detectors.sequential import (
+    CEILING,
+    FLOOR,
+    LOG_CEILING,
+    Grid,
+    StartMass,
+    grown,
+    log_mean,
+    mean_wealth,
+    restart,
+    scaled,
+)
 
 
 def test_bets_halve_up_to_the_largest():
@@ -103,3 +114,32 @@ def test_a_fair_stream_alarms_no_more_often_than_its_budget():
         wealth = restart(wealth, start, np.log1p(bets * (value - limit)))
         alarmed |= log_mean(wealth) >= -math.log(alpha)
     assert 0.0 < alarmed.mean() <= alpha
+
+
+@given(SEEDS, st.integers(1, 5), st.integers(2, 10))
+def test_wealth_itself_and_in_nats_are_the_same_game(seed, rows, k):
+    rng = np.random.default_rng(seed)
+    wealth, factor = rng.exponential(size=(2, rows, k))
+    mass = rng.random((rows, 1))
+    in_nats = restart(np.log(wealth), np.log(mass), np.log(factor))
+    np.testing.assert_allclose(np.log(grown(wealth, mass, factor)), in_nats, atol=1e-12)
+    np.testing.assert_allclose(np.log(scaled(wealth, factor)), np.log(wealth) + np.log(factor), atol=1e-12)
+    np.testing.assert_allclose(np.log(mean_wealth(wealth, axis=1)), log_mean(np.log(wealth)), atol=1e-12)
+
+
+def test_no_game_leaves_the_numbers():
+    high, low = np.array([CEILING]), np.array([FLOOR])
+    assert grown(high, np.ones(1), high) == scaled(high, high) == high
+    assert scaled(low, np.zeros(1)) == low
+    assert mean_wealth(np.full((1, 10), CEILING), axis=1) == high
+    assert np.log(high) <= LOG_CEILING
+    assert np.log(low) >= -LOG_CEILING
+
+
+@given(SEEDS, st.integers(1, 6))
+def test_the_mean_of_a_row_does_not_feel_the_rows_beside_it(seed, rows):
+    wealth = np.random.default_rng(seed).exponential(size=(rows, 10)) ** 9
+    together = mean_wealth(wealth, axis=1)
+    for i in range(rows):
+        assert mean_wealth(wealth[i : i + 1], axis=1).tobytes() == together[i : i + 1].tobytes()
+        assert mean_wealth(wealth[:, :, None], axis=1)[i].tobytes() == together[i : i + 1].tobytes()

@@ -135,7 +135,7 @@ def test_a_foreign_pickle_is_refused_before_it_runs(function, arguments, named, 
         ("paritas.detectors.diagnosis", "causes"),
         ("paritas.detectors.snapshot", "Detector"),
         ("paritas.detectors.snapshot", "pickle.loads"),
-        ("paritas.records", "dataclass"),
+        ("paritas.records.kernel", "dataclass"),
         ("numpy", "load"),
     ],
 )

@@ -7,6 +7,7 @@ from emitter_scenes import PATIENT_S, Agent, emitter_to, socket_path
 from paritas.clock import SystemClock
 from paritas.collectors.torch import Stamp, TorchCollector
 from paritas.tokens import TokenHasher
+from paritas.wire import decode
 
 HASHER = TokenHasher(b"0123456789abcdef")
 
@@ -25,6 +26,11 @@ class Watched:
         found = {(t.kernel.role.value, t.sequence_id): t for t in self._agent.traces()}
         assert len(found) == len(self._agent.traces())
         return found
+
+    def steps(self):
+        """The steps whose duration arrived."""
+        assert self.emitter.flush(timeout_s=PATIENT_S)
+        return [step for record in self._agent.records for step in decode(record.value).steps]
 
 
 @contextlib.contextmanager

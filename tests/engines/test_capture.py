@@ -31,8 +31,10 @@ def test_a_step_arrives_with_names_weights_and_float64_values(watched):
     assert got.logprob == pytest.approx(exact[1].numpy(), abs=3e-6)
     reading = watched.collector.read()
     assert (reading.shown, reading.emitted, reading.pending, reading.dropped) == (3, 3, 0, {})
-    assert reading.steps == 1
-    assert reading.step_s > 0
+    assert (reading.steps, reading.steps_lost) == (1, 0)
+    (timed,) = watched.steps()
+    assert (timed.run_id, timed.weights_version, timed.device_s) == ("run", "12", None)
+    assert timed.host_s == reading.step_s > 0
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

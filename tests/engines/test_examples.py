@@ -100,7 +100,8 @@ def test_serving_with_a_server_of_its_own_names_a_truncated_support(small_model,
 def test_a_healthy_training_is_quiet(few_layers, tmp_path, name):
     output = printed(name, few_layers, tmp_path, *SMALL)
     rows = STEPS * GROUP * PROMPTS
-    assert account(output) == (2 * rows, f"{rows} paired", 0)
+    # Two traces a sequence, though vLLM's own collector is in the process too, and the time of each step.
+    assert account(output) == (2 * rows + STEPS, f"{rows} paired", 0)
 
 
 def test_a_sampler_that_is_not_refreshed_is_found_while_it_runs(few_layers, tmp_path):

@@ -50,6 +50,9 @@ def test_labels_of_a_trainer_arrive(tmp_path, watched):
         assert len(got) == 6
         assert np.abs(got.logprob - exact[n]).max() < 1e-5
         assert got.kernel.dtype == "float32"
+    digests = [traces["train", str(n)].weights_digest for n in range(4)]
+    assert digests[0] == digests[1] != digests[2] == digests[3]  # one a version, though nobody asked for it
+    assert "" not in digests
     attachment.detach()
     assert "compute_loss" not in trainer.__dict__
 

@@ -5,9 +5,10 @@ import pytest
 import torch
 from engines.capture_scenes import HASHER
 
+from paritas.collectors.telling import teller
 from paritas.collectors.trl import attach
 from paritas.errors import UsageError
-from paritas.records import LogprobSemantics
+from paritas.records import KernelIdentity, LogprobSemantics, Role
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(600)]
 
@@ -87,6 +88,8 @@ def test_both_kernels_arrive_pair_and_agree(parts, tmp_path, watched):
     traces = watched.traces()
     assert watched.collector.read().dropped == {}
     assert watched.collector.read().steps == 2
+    assert [(step.weights_version, step.device_s) for step in watched.steps()] == [("0", None), ("1", None)]
+    assert all(0 < step.host_s < 600 for step in watched.steps())
     train = {name: trace for (role, name), trace in traces.items() if role == "train"}
     inference = {name: trace for (role, name), trace in traces.items() if role == "inference"}
     assert sorted(train) == sorted(inference)
@@ -102,6 +105,9 @@ def test_both_kernels_arrive_pair_and_agree(parts, tmp_path, watched):
         assert ours.kernel.dtype == "float32"
         assert ours.kernel.extra["micro_batch"] == "4"
         assert ours.kernel.attention_backend == "sdpa"
+    digests = {(trace.weights_version, trace.weights_digest) for trace in train.values()}
+    assert len({digest for _, digest in digests} - {""}) == len(digests) == 2  # one a version
+    assert {trace.weights_digest for trace in inference.values()} == {""}
     # Batches were shuffled between generation and loss; names still follow the rows.
     for step, rows in enumerate(seen):
         for row, ids in enumerate(rows):
@@ -110,6 +116,27 @@ def test_both_kernels_arrive_pair_and_agree(parts, tmp_path, watched):
     assert {groups.count(group) for group in groups} == {2}
     attachment.detach()
     assert "_compute_loss" not in trainer.__dict__
+
+
+def test_what_the_engines_own_collector_saw_becomes_the_samplers_side(parts, tmp_path, watched):
+    """In its place: a rollout function that asks who tells, as vLLM's plugin does for each request."""
+    engine = KernelIdentity(Role.INFERENCE, engine="vllm", dtype="bfloat16", extra={"cuda": "12"})
+
+    def left_to_the_trainer(prompts, trainer):
+        for _ in prompts:
+            teller().hear(engine, f"w1:{trainer.state.global_step}")
+        return sample(prompts, trainer)
+
+    trainer = trainer_of(parts, tmp_path, rollout_func=left_to_the_trainer)
+    attach(trainer, collector=watched.collector)
+    trainer.train()
+    inference = [trace for (role, _), trace in watched.traces().items() if role == "inference"]
+    assert len(inference) == 8
+    for trace in inference:
+        assert trace.weights_digest == f"w1:{trace.weights_version}"
+        assert (trace.kernel.dtype, trace.kernel.extra["cuda"]) == ("bfloat16", "12")
+        assert trace.kernel.extra["told_by"] == "trl"
+    assert teller() is None
 
 
 def test_a_lagging_loss_is_not_taken_for_the_weights_that_sampled(parts, tmp_path, watched):

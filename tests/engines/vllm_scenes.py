@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-import tomllib
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
@@ -41,12 +40,6 @@ QUESTIONS = (
     "To make bread you need",
     "The square root of 144 is",
 )
-
-
-def entry_in_project():
-    """The line of our pyproject.toml that makes vLLM find the plugin; empty while it is not there."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return project.get("entry-points", {}).get(GROUP, {}).get("paritas", "")
 
 
 def environment(folder, **variables):

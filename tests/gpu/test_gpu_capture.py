@@ -1,5 +1,7 @@
 """The capture on CUDA: equal to float64, never waiting, right under reuse of memory, refused in a graph."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from row_cases import assert_scores, rows
@@ -7,6 +9,8 @@ from row_cases import assert_scores, rows
 from paritas.clock import SystemClock
 from paritas.collectors.torch import CaptureDrop, CaptureLimits, Names, Stamp, TorchCollector, score_rows
 from paritas.collectors.torch.rows import _score_in_pieces
+from paritas.collectors.torch.weights import weights_digest
+from paritas.records import StepTime
 from paritas.tokens import TokenHasher
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -18,10 +22,11 @@ class Kept:
     exit_s = 0.1
 
     def __init__(self):
-        self.traces = []
+        self.traces, self.steps = [], []
 
     def emit_many(self, traces):
-        self.traces += traces
+        for one in traces:
+            (self.steps if isinstance(one, StepTime) else self.traces).append(one)
 
     def flush(self, *, timeout_s):
         return True
@@ -80,7 +85,51 @@ def test_observing_never_waits_for_the_device(collector, kept):
     collector.flush()
     assert collector.read().dropped == {}
     assert len(kept.traces) == 24
-    assert collector.read().step_s > 0
+    (step,) = kept.steps
+    assert step.device_s == collector.read().step_s > 0
+    assert step.host_s > 0
+
+
+def test_ranks_come_with_the_log_probabilities(collector, kept):
+    logits, tokens = torch.randn(2, 16, 5000, device="cuda"), torch.randint(0, 5000, (2, 16), device="cuda")
+    collector.step().observe(tokens, logits=logits, names=Names(["a", "b"]))
+    collector.flush()
+    exact = (logits >= logits.gather(-1, tokens[..., None])).sum(-1).cpu()
+    assert [trace.rank.tolist() for trace in kept.traces] == exact.tolist()
+
+
+def test_a_digest_is_taken_without_waiting_and_is_that_of_the_host(collector, kept):
+    """One layer by hand, in the names of a checkpoint: transformers need not be here."""
+    model = decoder().cuda()
+    tokens, logprobs = torch.zeros(1, 2, dtype=torch.long, device="cuda"), torch.zeros(1, 2, device="cuda")
+    collector.step(weights_version="0", model=model).observe(tokens, logprobs=logprobs, names=Names(["a"]))
+    collector.flush()
+    torch.cuda.synchronize()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        with collector.step(weights_version="1", model=model) as step:
+            step.observe(tokens, logprobs=logprobs, names=Names(["b"]))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    collector.flush()
+    digests = [trace.weights_digest for trace in kept.traces]
+    assert digests[1] == weights_digest(model.cpu()).text != ""
+    assert digests[0] not in ("", digests[1])
+
+
+def decoder():
+    torch.manual_seed(0)
+    attention = {f"{part}_proj": torch.nn.Linear(64, 64, bias=False) for part in "qkvo"}
+    mlp = {f"{part}_proj": torch.nn.Linear(64, 64, bias=False) for part in ("gate", "up", "down")}
+    layer = torch.nn.ModuleDict(
+        {"self_attn": torch.nn.ModuleDict(attention), "mlp": torch.nn.ModuleDict(mlp)}
+    )
+    made = torch.nn.ModuleDict({"layers": torch.nn.ModuleList([layer])})
+    made.config = SimpleNamespace(num_hidden_layers=1)
+    return made
 
 
 def test_the_step_may_write_to_its_tensors_at_once(collector, kept):

@@ -74,6 +74,14 @@ def test_a_block_is_these_very_bytes():
     )  # fmt: skip
 
 
+def test_a_rank_comes_behind_and_a_block_without_one_is_read_as_before():
+    bare = TokenBlock(schema=1, n=1, logprob_f32le=b"abcd", token_u64le=b"12345678", status_u8=b"\0")
+    ranked = TokenBlock.FromString(bare.SerializeToString())
+    ranked.rank_u32le = b"\1\0\0\0"
+    assert ranked.SerializeToString() == bare.SerializeToString() + bytes.fromhex("620401000000")
+    assert not TokenBlock.FromString(bare.SerializeToString()).HasField("rank_u32le")
+
+
 def test_the_folder_is_no_package():
     assert not (ROOT / "proto" / "__init__.py").exists()
     assert not (PROTO / "__init__.py").exists()

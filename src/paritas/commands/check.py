@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paritas.commands.floor_limits import add_floor_options, load_with_floors
 from paritas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,16 +31,15 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument(
         "--dump", metavar="PATH", type=Path, help="a dump that holds both: NeMo-RL file, prime-rl folder"
     )
+    add_floor_options(parser)
     parser.add_argument("--json", action="store_true", help="write one JSON object instead of tables")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Judge and show; return the exit code of the judgement."""
-    from paritas.contracts.load import load_named
-
     _require_inputs(arguments)
-    judgement = _judge(load_named(arguments.contract), arguments)
+    judgement = _judge(load_with_floors(arguments.contract, arguments), arguments)
     if arguments.json:
         sys.stdout.write(json.dumps(judgement.as_dict(), indent=2, allow_nan=False) + "\n")
     else:

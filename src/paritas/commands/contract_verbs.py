@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 
+from paritas.commands.contract_presets import presets_json, presets_page
 from paritas.commands.jsonable import finite
 from paritas.contracts.budget import declared_levels, derived, forecasts
 from paritas.contracts.diff import compare_contracts
@@ -23,7 +24,16 @@ from paritas.contracts.table_scalars import NAME
 from paritas.contracts.testing import TestResult, run_tests
 from paritas.errors import UsageError
 
-__all__ = ["run_budget", "run_diff", "run_explain", "run_init", "run_lint", "run_schema", "run_test"]
+__all__ = [
+    "run_budget",
+    "run_diff",
+    "run_explain",
+    "run_init",
+    "run_lint",
+    "run_presets",
+    "run_schema",
+    "run_test",
+]
 
 OK, FINDINGS = 0, 1
 
@@ -99,6 +109,15 @@ def _plural(count: int, noun: str) -> str:
 def run_explain(args: argparse.Namespace) -> int:
     """Print a statistic's page."""
     sys.stdout.write(overview() if args.statistic is None else explain(args.statistic))
+    return OK
+
+
+def run_presets(args: argparse.Namespace) -> int:
+    """List the presets, or show one."""
+    if args.json:
+        _say_json(presets_json(args.name))
+    else:
+        sys.stdout.write(presets_page(args.name))
     return OK
 
 

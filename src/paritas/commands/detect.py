@@ -9,6 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paritas.commands.floor_limits import add_floor_options, floor_lines, load_with_floors
+from paritas.commands.live_options import add_metrics_options, exposed, places_of
 from paritas.commands.places import DataFolder, default_folder
 from paritas.errors import TransientError, UsageError
 
@@ -64,6 +66,8 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument(
         "--engine", choices=("process", "flink"), default="process", help="where to judge (default: process)"
     )
+    add_floor_options(parser)
+    add_metrics_options(parser)
     _register_flink(parser.add_argument_group("engine flink"))
     parser.set_defaults(run=run)
 
@@ -95,14 +99,16 @@ def _register_flink(group: "argparse._ArgumentGroup") -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Judge until SIGINT or SIGTERM, or to the end; return 0."""
-    from paritas.contracts.load import load_named
-
     if arguments.verdicts and not arguments.to_end:
         raise UsageError("--verdicts needs --to-end", hint="a log that goes on has no last verdict")
-    contract = load_named(arguments.contract)
+    contract = load_with_floors(arguments.contract, arguments)
+    if arguments.engine == "flink" and (arguments.metrics or arguments.otlp_metrics):
+        message = "--metrics and --otlp-metrics need --engine process"
+        raise UsageError(message, hint="on Flink read the metrics of the job itself")
     if arguments.engine == "flink":
         from paritas.commands.detect_flink import run_on_flink
 
+        sys.stdout.write(floor_lines(contract))
         return run_on_flink(contract, arguments)
     return _run_here(contract, arguments)
 
@@ -115,6 +121,7 @@ def _run_here(contract: "Contract", arguments: argparse.Namespace) -> int:
         if loop is None:  # told to stop before the log could be opened
             return 0
         sys.stdout.write(f"judging {_place(arguments)} by {contract.name} {contract.version}\n")
+        sys.stdout.write(floor_lines(contract))
         sys.stdout.flush()
         loop.run(stop)
         sys.stdout.write(
@@ -153,7 +160,11 @@ def _loop(
         cursor = Cursor(_state_path(arguments))
         settings = LoopSettings(deployment=arguments.deployment, to_end=arguments.to_end)
         loop = DetectionLoop(contract, reader, cursor, publish=client.publish, clock=clock, settings=settings)
-        yield stack.enter_context(loop)
+        stack.enter_context(loop)
+        page = stack.enter_context(exposed(loop, places_of(arguments), contract=contract.name, clock=clock))
+        if page:
+            sys.stdout.write(f"metrics on http://{page}/metrics\n")
+        yield loop
 
 
 def _state_path(arguments: argparse.Namespace) -> Path:

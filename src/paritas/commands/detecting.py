@@ -77,6 +77,8 @@ class DetectionLoop:
     ----------
     on_published : callable
         Told what was published, for a console.
+    on_step : callable
+        Given the detector after each step, on the loop's thread, for live metrics.
 
     Raises
     ------
@@ -105,6 +107,7 @@ class DetectionLoop:
         self.agents = AgentNotes()
         self.published = 0
         self.on_published: Callable[[Sequence[Escalation]], None] = lambda _: None
+        self.on_step: Callable[[Detector], None] = lambda _: None
         self._unsent: list[Escalation] = []
         self._order = LogOrder(reader, {}, batch=settings.batch)
         self._log_time = LogTime(clock)
@@ -178,6 +181,7 @@ class DetectionLoop:
         self._send()
         if now_ns >= self._save_due_ns:
             self.save()
+        self.on_step(self.detector)
         return taken
 
     def _pass_silence(self, now_ns: int) -> None:
@@ -233,7 +237,18 @@ class DetectionLoop:
 
 
 def watched(loop: DetectionLoop) -> str:
-    """Return what a farewell says of agents and losses: nothing if there were none."""
+    """Return what a farewell says of agents, losses and the refit gate: nothing if there were none."""
     lost = ", ".join(f"{n} {reason}" for reason, n in sorted(loop.detector.gaps.lost.items()))
     heard = f"; {loop.agents.text()}" if loop.agents else ""
-    return heard + (f"; records lost on the way: {lost}" if lost else "")
+    return heard + (f"; records lost on the way: {lost}" if lost else "") + _gated(loop)
+
+
+def _gated(loop: DetectionLoop) -> str:
+    """What the refit gate did; nothing without one."""
+    gate = loop.detector.refit
+    if gate is None:
+        return ""
+    versions, sequences = gate.versions, gate.sequences
+    told = [f"{n} versions {state}" for state, n in sorted(versions.items())]
+    told += [f"{n} sequences {state}" for state, n in sorted(sequences.items()) if state != "accepted"]
+    return f"; refit gate: {', '.join(told) or 'nothing tested'}"

@@ -4,7 +4,7 @@ Composition of collectors and detectors; the stages themselves live in those roo
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import IntEnum
 from itertools import chain
 from pathlib import Path
@@ -12,17 +12,31 @@ from pathlib import Path
 from paritas.collectors.accounting import Accounting
 from paritas.collectors.dumps import Problem, ReadOptions, read_dump, read_recorded
 from paritas.commands.jsonable import finite
+from paritas.contracts.floors import floor_notes
 from paritas.contracts.model import Contract, Gate, Stage
+from paritas.contracts.plausible import Implausible, implausible
+from paritas.detectors.cap import Recommendation, recommend_cap
 from paritas.detectors.evaluate import Change, Evaluator
 from paritas.detectors.explain import explain
+from paritas.detectors.ledger import Ledger, ledgers
 from paritas.detectors.pairing import Pairer
-from paritas.detectors.pairs import PairOutcome
+from paritas.detectors.pairs import PairedTrace, PairOutcome
 from paritas.detectors.rosetta import rosetta
 from paritas.detectors.verdicts import verdicts
 from paritas.records import Finding, PairReason, Reason, Role, State, TokenTrace, Verdict
 from paritas.tokens import TokenHasher
 
-__all__ = ["Exit", "Judgement", "gate_of", "judge", "judge_dump", "judge_recording"]
+__all__ = [
+    "Exit",
+    "Judgement",
+    "dumped",
+    "gate_of",
+    "judge",
+    "judge_dump",
+    "judge_recording",
+    "read_outcomes",
+    "recorded",
+]
 
 # Tokens of a recording are hashed to be compared within this process and nowhere else.
 LOCAL_KEY = b"paritas-check-local"
@@ -57,6 +71,12 @@ class Judgement:
         The first problems met, with their places.
     reached : mapping of (clause, slice) to int
         After how many sequences a clause was first violated in a slice.
+    assumptions : mapping of (clause, slice) to Ledger
+        What each certificate of reward drift or gradient bias rests on.
+    implausible : tuple of Implausible
+        What is violated by more than rounding explains.
+    cap : Recommendation or None
+        Where a gradient bias is violated: the smallest truncation that certifies its limit.
     """
 
     contract: Contract
@@ -67,6 +87,9 @@ class Judgement:
     rosetta: Mapping[str, float]
     problems: tuple[Problem, ...]
     reached: Mapping[tuple[str, str], int]
+    assumptions: Mapping[tuple[str, str], Ledger] = field(default_factory=dict)
+    implausible: tuple[Implausible, ...] = ()
+    cap: Recommendation | None = None
 
     @property
     def exit_code(self) -> Exit:
@@ -89,6 +112,13 @@ class Judgement:
             "diagnosis": [asdict(f) for f in self.diagnosis],
             "accounting": {**self.accounting.as_dict(), "pairs": dict(self.pairs)},
             "rosetta": dict(self.rosetta),
+            "assumptions": [
+                {"clause": clause, "slice": name, "entries": [asdict(e) for e in ledger.entries]}
+                for (clause, name), ledger in self.assumptions.items()
+            ],
+            "implausible": [{**asdict(i), "says": str(i)} for i in self.implausible],
+            "recommended_cap": None if self.cap is None else {**asdict(self.cap), "says": str(self.cap)},
+            "floors": list(floor_notes(self.contract)),
             "problems": [asdict(p) for p in self.problems],
         }
         return {key: finite(value) for key, value in told.items()}
@@ -114,7 +144,30 @@ def judge(contract: Contract, items: Iterable[TokenTrace | Problem]) -> Judgemen
         rosetta(pairs),
         tuple(reader.problems),
         reached,
+        ledgers(evaluator, found),
+        implausible(contract, found, observed=_observed(pairs)),
+        _cap(contract, found, outcomes),
     )
+
+
+def _observed(pairs: Sequence[PairedTrace]) -> dict[Role, Mapping[str, object]]:
+    """What the kernels of the last pair reported."""
+    return {kernel.role: kernel.fields() for pair in pairs[-1:] for kernel in (pair.inference, pair.train)}
+
+
+def _cap(
+    contract: Contract, found: Sequence[Verdict], outcomes: Sequence[PairOutcome]
+) -> Recommendation | None:
+    """Recommend a cap where a gradient bias is violated, for the tightest of the violated limits."""
+    limits = [v.limit for v in found if v.statistic == "gradient_bias" and v.state is State.VIOLATED]
+    if not limits:
+        return None
+    return recommend_cap(outcomes, min(limits), by_group=contract.compare.unit == "group")
+
+
+def read_outcomes(contract: Contract, items: Iterable[TokenTrace | Problem]) -> list[PairOutcome]:
+    """Pair traces, in any order, and return how each sequence ended."""
+    return list(_Reader(contract).outcomes(items))
 
 
 def gate_of(contract: Contract) -> Gate:
@@ -176,9 +229,13 @@ def judge_recording(contract: Contract, serve: Path, train: Path) -> Judgement:
     UsageError
         If a file is not there or is no file.
     """
+    return judge(contract, recorded(serve, train))
+
+
+def recorded(serve: Path, train: Path) -> Iterator[TokenTrace | Problem]:
+    """Read a recorded pair of files, each in the role of its side; raises as `judge_recording`."""
     options = _options()
-    sides = (read_recorded(serve, Role.INFERENCE, options), read_recorded(train, Role.TRAIN, options))
-    return judge(contract, chain(*sides))
+    return chain(read_recorded(serve, Role.INFERENCE, options), read_recorded(train, Role.TRAIN, options))
 
 
 def judge_dump(contract: Contract, path: Path) -> Judgement:
@@ -189,7 +246,12 @@ def judge_dump(contract: Contract, path: Path) -> Judgement:
     UsageError
         If nothing is there or nothing in it is known.
     """
-    return judge(contract, read_dump(path, _options()))
+    return judge(contract, dumped(path))
+
+
+def dumped(path: Path) -> Iterator[TokenTrace | Problem]:
+    """Read a dump that holds both kernels; raises as `judge_dump`."""
+    return read_dump(path, _options())
 
 
 def _options() -> ReadOptions:

@@ -36,6 +36,7 @@ class Running:
     pid: int
     target: str
     contract: str
+    metrics: str = ""
 
 
 @dataclass(frozen=True, slots=True)

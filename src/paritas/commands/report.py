@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from paritas.commands.offline import Judgement
+from paritas.contracts.floors import floor_notes
 from paritas.records import Finding, Reason, State, TokenStatus, Verdict
 
 __all__ = ["finding_line", "number", "show_judgement", "state_text", "verdict_table", "wide_console"]
@@ -133,7 +134,33 @@ def show_judgement(judgement: Judgement, console: Console | None = None) -> None
         out.print("\n[bold]likely causes[/]")
         for finding in _distinct(judgement.diagnosis):
             out.print("  " + finding_line(finding))
+    _show_consequences(out, judgement)
+    _show_assumptions(out, judgement)
     _show_accounting(out, judgement)
+
+
+def _show_consequences(out: Console, judgement: Judgement) -> None:
+    """What rounding cannot explain, each clause in its first slice; what cap would do; which floors bind."""
+    first = {one.clause: one for one in reversed(judgement.implausible)}
+    lines = [f"[bold]not rounding[/]  {escape(str(one))}" for one in reversed(first.values())]
+    if judgement.cap is not None:
+        lines.append(f"[bold]recommended cap[/]  {escape(str(judgement.cap))}")
+    lines += [f"[bold]floor[/]  {escape(note)}" for note in floor_notes(judgement.contract)]
+    if lines:
+        out.print("\n" + "\n".join(lines))
+
+
+def _show_assumptions(out: Console, judgement: Judgement) -> None:
+    """What each certificate rests on, in its first slice; every failed premise, wherever it failed."""
+    shown: set[str] = set()
+    for (clause, name), ledger in judgement.assumptions.items():
+        entries = ledger.failed if clause in shown else ledger.entries
+        shown.add(clause)
+        if entries:
+            out.print(f"\n[bold]{escape(clause)} in {escape(name)} rests on[/]")
+        for entry in entries:
+            mark = entry.standing.value if entry.holds else f"[red]{entry.standing.value}, fails[/]"
+            out.print(f"  {entry.assumption.value.replace('_', ' ')}: {mark} ({escape(entry.detail)})")
 
 
 def _headline(judgement: Judgement) -> str:

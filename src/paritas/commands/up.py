@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paritas.commands.floor_limits import add_floor_options, floor_lines, load_with_floors
+from paritas.commands.live_options import NOWHERE, MetricsPlaces, add_metrics_options, exposed, places_of
 from paritas.commands.places import DataFolder, Running, default_folder
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ class Up:
     folder: DataFolder
     target: str
     loop: "DetectionLoop"
+    metrics: str = ""
 
 
 def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -56,19 +59,17 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         default="",
         help="part of every escalation id; tells two deployments of one contract apart",
     )
+    add_floor_options(parser)
+    add_metrics_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM; return 0."""
-    from paritas.contracts.load import load_named
-
     folder = DataFolder(arguments.data or default_folder(os.environ))
-    contract = load_named(arguments.contract)
-    with (
-        stop_signals() as stop,
-        running(contract, folder, listen=arguments.listen, deployment=arguments.deployment) as up,
-    ):
+    contract = load_with_floors(arguments.contract, arguments)
+    told = {"listen": arguments.listen, "deployment": arguments.deployment}
+    with stop_signals() as stop, running(contract, folder, **told, metrics=places_of(arguments)) as up:
         sys.stdout.write(_ready(up, contract))
         sys.stdout.flush()
         up.loop.on_published = _say
@@ -78,7 +79,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def running(contract: "Contract", folder: DataFolder, *, listen: str, deployment: str = "") -> Iterator[Up]:
+def running(
+    contract: "Contract",
+    folder: DataFolder,
+    *,
+    listen: str,
+    deployment: str = "",
+    metrics: MetricsPlaces = NOWHERE,
+) -> Iterator[Up]:
     """Start controller, log and receiver, and prepare the detection loop; the caller drives it.
 
     Raises
@@ -106,9 +114,10 @@ def running(contract: "Contract", folder: DataFolder, *, listen: str, deployment
         stack.enter_context(loop)
         folder.hasher()
         stack.enter_context(Receiver(folder.socket, partial(_append, log)))
-        folder.announce(Running(os.getpid(), target, contract.name))
+        page = stack.enter_context(exposed(loop, metrics, contract=contract.name, clock=clock))
+        folder.announce(Running(os.getpid(), target, contract.name, page))
         stack.callback(folder.retract)
-        yield Up(folder, target, loop)
+        yield Up(folder, target, loop, page)
 
 
 def _append(log: "EventLog", record: "WireRecord") -> None:
@@ -144,6 +153,8 @@ def _ready(up: Up, contract: "Contract") -> str:
         f"  escalations:  {up.target} (gRPC)\n"
         f"  feed it:      paritas ingest{data} SERVE TRAIN\n"
         f"  subscribe:    paritas watch{data}\n"
+        + (f"  metrics:      http://{up.metrics}/metrics\n" if up.metrics else "")
+        + floor_lines(contract)
     )
 
 

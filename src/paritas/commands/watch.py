@@ -45,11 +45,22 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "--count", type=int, default=0, help="stop after so many escalations (default: never)"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    peers = parser.add_argument_group("what other frameworks would print, instead of escalations")
+    peers.add_argument("--peers", action="store_true", help="print it for the latest sequences, by peer")
+    peers.add_argument(
+        "--metrics",
+        default="",
+        metavar="WHERE",
+        help="HOST:PORT or URL of the metrics (default: of the instance)",
+    )
+    peers.add_argument("--every", type=float, default=5.0, help="seconds between two prints (default: 5)")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print until interrupted, or until `--count` escalations came."""
+    if arguments.peers:
+        return _run_peers(arguments)
     from paritas.controller.client import EscalationClient, StartAt, SubscriptionOptions
 
     target = arguments.target or DataFolder(arguments.data or default_folder(os.environ)).running().target
@@ -57,6 +68,15 @@ def run(arguments: argparse.Namespace) -> int:
     show = _json_line if arguments.json else _text
     with EscalationClient(target) as client, client.subscribe(arguments.subscriber, options) as deliveries:
         _print(deliveries, show, arguments.count)
+    return 0
+
+
+def _run_peers(arguments: argparse.Namespace) -> int:
+    from paritas.clock import SystemClock
+    from paritas.commands.peer_view import follow_peers, page_of
+
+    page = page_of(arguments.metrics, DataFolder(arguments.data or default_folder(os.environ)))
+    follow_peers(page, clock=SystemClock(), every_s=arguments.every, count=arguments.count)
     return 0
 
 

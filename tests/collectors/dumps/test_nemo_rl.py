@@ -68,3 +68,23 @@ def test_folder_without_a_dump(tmp_path: Path) -> None:
     assert caught.value.render() == (
         f"[usage] {tmp_path}: holds no train_data_step{{N}}.jsonl\n  hint: name the log folder of a NeMo-RL run"
     )
+
+
+@pytest.mark.parametrize(
+    ("rewards", "label"),
+    [
+        ([1.0], "1.0"),
+        ([-2], "-2"),
+        (0.25, "0.25"),
+        ([float("nan")], None),
+        ([True], None),
+        (["good"], None),
+        ([0.5, 0.5], None),
+        (None, None),
+    ],
+)
+def test_a_reward_is_a_label_where_it_is_one_number(tmp_path: Path, rewards, label) -> None:
+    path = tmp_path / "train_data_step1.jsonl"
+    path.write_bytes(encode(nemo_line(rewards=rewards)))
+    inference, train = traces_in(read_nemo_rl(path, raw_options()))
+    assert inference.attributes.get("reward") == train.attributes.get("reward") == label

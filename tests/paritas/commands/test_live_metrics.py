@@ -1,0 +1,222 @@
+"""Live numbers: the page, the push, and what `watch --peers` makes of them."""
+
+import math
+import urllib.error
+import urllib.request
+from http import HTTPStatus
+from types import SimpleNamespace
+
+import pytest
+from command_runs import recording, run, service, until
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from pair_factory import both, clause, contract
+
+from paritas.agent.http_message import response
+from paritas.agent.receivers.http_server import HttpServer
+from paritas.agent.receivers.listening import listen_tcp
+from paritas.clock import ManualClock, SystemClock
+from paritas.commands.live_metrics import MetricsDesk, MetricsPusher, metrics_page
+from paritas.commands.live_options import NOWHERE, MetricsPlaces, exposed
+from paritas.commands.live_reading import Reading, otlp_metrics, prometheus_text, reading_of
+from paritas.commands.peer_view import page_of, peer_values
+from paritas.commands.places import DataFolder
+from paritas.detectors.pipeline import Detector
+from paritas.detectors.rosetta import METRICS
+from paritas.errors import UsageError
+from paritas.otlp_http import target_of
+
+
+def judged(n=5):
+    detector = Detector(contract(clause("tv", 0.1)))
+    traces = [t for i in range(n) for t in both(f"s-{i}", p=(-1.1, -2.1, -0.6))]
+    list(detector.process(traces, 1))
+    list(detector.flush(2))
+    return detector
+
+
+def get(url):
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return answer.read().decode()
+
+
+def test_a_reading_holds_what_the_detector_saw():
+    told = reading_of(judged())
+    assert told.contract == "c"
+    assert told.sequences == {"paired": 5}
+    assert told.tokens["inference", "valid"] == 15
+    assert told.peer_sequences == 5
+    assert set(told.peers) == set(METRICS)
+    assert told.peers["trl:sampling/sampling_logp_difference/mean"] == pytest.approx(0.1, rel=1e-5)
+
+
+def test_the_page_can_be_read_back():
+    told = Reading(
+        'a"b', peers={"trl:x/y": 0.25, "verl:z": math.inf, 'prime_rl:mismatch_kl/e"\n\\v/mean': math.nan}
+    )
+    back = peer_values(prometheus_text(told))
+    assert back["trl", "x/y"] == 0.25
+    assert back["verl", "z"] == math.inf
+    assert math.isnan(back["prime_rl", 'mismatch_kl/e"\n\\v/mean'])
+
+
+def test_the_page_is_what_prometheus_reads():
+    parser = pytest.importorskip("prometheus_client.parser")
+    told = prometheus_text(reading_of(judged()))
+    families = {f.name: f for f in parser.text_string_to_metric_families(told)}
+    assert families["paritas_rosetta"].type == "gauge"
+    assert len(families["paritas_rosetta"].samples) == len(METRICS)
+    assert families["paritas_detect_sequences"].samples[0].labels == {"contract": "c", "outcome": "paired"}
+
+
+def test_otlp_gauges_carry_the_peers_names_and_leave_out_what_is_no_number():
+    told = Reading(
+        "c", {"paired": 3}, {("train", "valid"): 7}, {"verl:rollout_corr/kl": 0.5, "trl:x": math.nan}, 3
+    )
+    request = ExportMetricsServiceRequest.FromString(
+        otlp_metrics(told, start_ns=1, now_ns=2).SerializeToString()
+    )
+    (resource,) = request.resource_metrics
+    assert {a.key: a.value.string_value for a in resource.resource.attributes} == {
+        "service.name": "paritas",
+        "paritas.contract": "c",
+    }
+    metrics = {m.name: m for m in resource.scope_metrics[0].metrics}
+    assert set(metrics) == {
+        *("paritas.detect.sequences", "paritas.detect.tokens"),
+        *("paritas.rosetta.sequences", "paritas.rosetta.verl.rollout_corr/kl"),
+    }
+    assert metrics["paritas.rosetta.verl.rollout_corr/kl"].gauge.data_points[0].as_double == 0.5
+    (point,) = metrics["paritas.detect.tokens"].sum.data_points
+    assert (point.as_int, point.start_time_unix_nano, point.time_unix_nano) == (7, 1, 2)
+
+
+def test_the_desk_reads_at_most_once_a_period():
+    clock = ManualClock()
+    desk, detector = MetricsDesk("c", clock=clock, period_s=5.0), judged(2)
+    desk.note(detector)
+    first = desk.latest
+    assert first.peer_sequences == 2
+    clock.advance(seconds=4.9)
+    desk.note(detector)
+    assert desk.latest is first
+    clock.advance(seconds=0.1)
+    desk.note(detector)
+    assert desk.latest is not first
+
+
+def test_the_page_is_served_and_nothing_else():
+    desk = MetricsDesk("c", clock=ManualClock())
+    desk.note(judged())
+    with metrics_page("127.0.0.1:0", desk) as server:
+        assert get(f"http://{server.address}/metrics") == prometheus_text(desk.latest)
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            get(f"http://{server.address}/")
+
+
+def receiver(taken, status=HTTPStatus.OK):
+    def answer(request, stream):
+        taken.append((request.path, stream.read(int(request.headers["content-length"]))))
+        return response(status, b"", "application/x-protobuf")
+
+    return HttpServer(listen_tcp("127.0.0.1:0"), answer, name="test-receiver")
+
+
+def test_the_pusher_posts_and_posts_once_more_at_the_end():
+    taken, desk = [], MetricsDesk("c", clock=ManualClock())
+    desk.note(judged())
+    with receiver(taken) as server:
+        target = target_of(f"http://{server.address}")
+        with MetricsPusher(target, desk, clock=SystemClock(), period_s=60.0) as pusher:
+            pusher.push()
+        assert (pusher.sent, pusher.failed) == (2, 0)
+    assert {path for path, _ in taken} == {"/v1/metrics"}
+    request = ExportMetricsServiceRequest.FromString(taken[-1][1])
+    assert len(request.resource_metrics[0].scope_metrics[0].metrics) == len(METRICS) + 3
+
+
+def test_a_receiver_that_refuses_or_is_away_is_counted():
+    desk, clock = MetricsDesk("c", clock=ManualClock()), SystemClock()
+    with receiver([], HTTPStatus.BAD_REQUEST) as server:
+        address = f"http://{server.address}"
+        pusher = MetricsPusher(target_of(address), desk, clock=clock)
+        pusher.push()
+    pusher.push()
+    assert (pusher.sent, pusher.failed) == (0, 2)
+    pusher.close()
+    pusher.close()
+
+
+def test_a_running_instance_tells_its_numbers_to_watch(tmp_path):
+    with service(tmp_path, "--metrics", "127.0.0.1:0"):
+        fed = run("ingest", "--data", tmp_path, recording("healthy.serve"), recording("healthy.train"))
+        assert fed.returncode == 0, fed.stderr
+        seen = until(lambda: watched(tmp_path))
+    lines = seen.splitlines()
+    assert [line for line in lines if line and not line.startswith((" ", "as "))] == list(
+        dict.fromkeys(name.partition(":")[0] for name in METRICS)
+    )
+    assert lines[0] == "as others would print the latest 48 sequences"
+
+
+def watched(folder):
+    """What `watch --peers` prints once everything was judged."""
+    done = run("watch", "--peers", "--data", folder, "--count", 1)
+    assert done.returncode == 0, done.stderr
+    return done.stdout if "latest 48 sequences" in done.stdout else ""
+
+
+def test_an_instance_without_metrics_says_how_to_start_one(tmp_path):
+    with service(tmp_path):
+        done = run("watch", "--peers", "--data", tmp_path)
+    assert done.returncode == 64
+    assert done.stderr == (
+        f"[usage] the instance on {tmp_path} serves no metrics\n"
+        "  hint: start it with `paritas up --metrics 127.0.0.1:0`\n"
+    )
+
+
+def test_an_address_is_completed(tmp_path):
+    folder = DataFolder(tmp_path)
+    assert page_of("127.0.0.1:9", folder) == "http://127.0.0.1:9/metrics"
+    assert page_of("https://h/x", folder) == "https://h/x"
+    with pytest.raises(UsageError, match="nothing runs on"):
+        page_of("", folder)
+
+
+def test_flink_has_metrics_of_its_own(tmp_path):
+    done = run("detect", "--log", tmp_path, "--engine", "flink", "--metrics", "127.0.0.1:0")
+    assert done.returncode == 64
+    assert done.stderr == (
+        "[usage] --metrics and --otlp-metrics need --engine process\n"
+        "  hint: on Flink read the metrics of the job itself\n"
+    )
+
+
+def test_a_metrics_address_that_is_taken_or_no_target_is_a_usage_error(tmp_path):
+    done = run("up", "--data", tmp_path, "--listen", "127.0.0.1:0", "--otlp-metrics", "ftp://x")
+    assert done.returncode == 64
+    assert done.stderr.startswith("[usage] --otlp-metrics is 'ftp://x'\n  hint: write unix:/")
+
+
+def test_a_loop_is_exposed_only_where_somebody_asked():
+    loop = SimpleNamespace(on_step=None)
+    with exposed(loop, NOWHERE, contract="c", clock=SystemClock()) as page:
+        assert (page, loop.on_step) == ("", None)
+    taken = []
+    with receiver(taken) as server:
+        places = MetricsPlaces(page="127.0.0.1:0", push=f"http://{server.address}")
+        with exposed(loop, places, contract="c", clock=SystemClock()) as page:
+            loop.on_step(judged(3))
+            assert 'paritas_rosetta_sequences{contract="c"} 3' in get(f"http://{page}/metrics")
+    assert len(taken) == 1  # at the end: the period had not passed
+
+
+def test_detect_says_where_its_metrics_are(tmp_path):
+    with service(tmp_path):
+        target = DataFolder(tmp_path).running().target
+        done = run(
+            *("detect", "--log", tmp_path / "log", "--controller", target, "--to-end"),
+            *("--state", tmp_path / "state", "--metrics", "127.0.0.1:0"),
+        )
+    assert done.returncode == 0, done.stderr
+    assert "metrics on http://127.0.0.1:" in done.stdout
