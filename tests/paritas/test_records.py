@@ -2,14 +2,13 @@
 
 import pickle
 import pickletools
-from dataclasses import fields
 
 import numpy as np
 import pytest
 from wire_strategies import facts, full_trace, plain_trace
 
 import paritas.records
-from paritas.records import Finding, KernelIdentity, Reason, Role, State, TokenTrace
+from paritas.records import Finding, KernelIdentity, Reason, Role, State
 
 
 @pytest.mark.parametrize("name", paritas.records.__all__)
@@ -30,16 +29,6 @@ def test_values_survive_under_that_name(value):
 
 def test_a_trace_survives():
     assert facts(pickle.loads(pickle.dumps(full_trace()))) == facts(full_trace())
-
-
-def test_a_trace_of_an_older_snapshot_has_no_rank():
-    """Pickles hold the fields in their order; those that came later are missing at the end."""
-    assert [field.name for field in fields(TokenTrace)][-2:] == ["exact", "rank"]
-    state = full_trace().__getstate__()[:-1]
-    back = TokenTrace.__new__(TokenTrace)
-    back.__setstate__(state)
-    assert back.rank is None
-    assert facts(back) == {**facts(full_trace()), "rank": None}
 
 
 def test_a_rank_beside_the_others_keeps_its_type():

@@ -1,8 +1,8 @@
 """One kernel's view of one sequence: columns, one row a token."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 import numpy as np
@@ -120,12 +120,6 @@ class TokenTrace:
         if len(shapes) != 1 or self.logprob.ndim != 1:
             msg = f"columns of {self.sequence_id!r} must be 1-d and aligned, got {sorted(map(str, shapes))}"
             raise ValueError(msg)
-
-    def __setstate__(self, state: Sequence[object]) -> None:
-        """Take a pickled trace back; one of an older snapshot lacks the fields that were added at the end."""
-        object.__setattr__(self, "rank", None)
-        for one, value in zip(fields(self), state, strict=False):
-            object.__setattr__(self, one.name, value)
 
     def __len__(self) -> int:
         return int(self.logprob.shape[0])
