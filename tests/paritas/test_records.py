@@ -1,4 +1,4 @@
-"""Records as others keep them: pickles name the package, and those of older snapshots are read."""
+"""Records as others keep them: pickles name the package, and hold every field."""
 
 import pickle
 import pickletools
