@@ -30,3 +30,14 @@ def watched():
 
     with watched_capture() as pair:
         yield pair
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """Several threads wait for each other on a busy machine far longer than they compute."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -22,7 +22,7 @@ from paritas.records import Role
 
 DRAWING = ("--samples", "4", "--max-tokens", "24", "--seed", "3")
 FLASH = "aten::_scaled_dot_product_flash_attention_for_cpu"
-pytestmark = pytest.mark.timeout(START_S)
+pytestmark = [pytest.mark.timeout(START_S), pytest.mark.usefixtures("one_thread")]
 
 # Every kernel against the same weights in float32: least and most of the exact total variation.
 LADDER = {
@@ -43,15 +43,6 @@ VARIANTS = {
 }
 # Presets from narrow to wide, and the first kernel on the ladder that each does not allow.
 PRESETS = {"fp32": "bfloat16", "dense-bf16": "float8", "fp8-rollout": "int4"}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Several threads wait for each other on a busy machine far longer than they compute."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

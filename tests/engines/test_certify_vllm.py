@@ -4,21 +4,11 @@ import pytest
 
 pytest.importorskip("vllm", reason="vLLM is not in this environment")
 
-import torch
 from engines.certify_scenes import Desk, causes, changed_rope, judged, learned, rolled, violated
 from engines.vllm_scenes import START_S, environment, serving
 
 DRAWING = ("--samples", "8", "--max-tokens", "24", "--seed", "3")
-pytestmark = pytest.mark.timeout(START_S)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Several threads wait for each other on a busy machine far longer than they compute."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = [pytest.mark.timeout(START_S), pytest.mark.usefixtures("one_thread")]
 
 
 @pytest.fixture(scope="module")

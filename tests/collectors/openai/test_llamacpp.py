@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from paritas.collectors.openai import Engine, facts_of, plan_of
 from paritas.collectors.openai.llamacpp import timings_of_llamacpp
 from paritas.collectors.openai.requests import Route, Unobserved
-from paritas.records import LogprobSemantics
+from paritas.records import LogprobSemantics, TokenStatus
+
+VALID, MISSING, SENTINEL, NONFINITE = (
+    TokenStatus.VALID,
+    TokenStatus.MISSING,
+    TokenStatus.SENTINEL,
+    TokenStatus.NONFINITE,
+)
 
 SAMPLERS = ["penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"]
 DEFAULTS = {
@@ -200,3 +207,58 @@ def test_a_stream_with_times():
 def test_times_are_seconds_or_nothing(told):
     times = timings_of_llamacpp(told)
     assert all(one is None or (np.isfinite(one) and one >= 0) for one in (times.prefill_s, times.decode_s))
+
+
+def test_llamacpp_entries_carry_ids():
+    content = [
+        {
+            "id": 5,
+            "token": "a",
+            "bytes": [97],
+            "logprob": -0.5,
+            "top_logprobs": [{"id": 5, "token": "a", "logprob": -0.5}],
+        }
+    ]
+    (trace,) = seen_in([chat(content)], Route.CHAT, LLAMACPP, top_k=1).traces
+    assert trace.token.tolist() == trace.top.token[:, 0].tolist() == HASHER.hash(np.array([5])).tolist()
+
+
+def test_llamacpp_streams():
+    """Shapes as tools/server/server-task.cpp of llama.cpp writes them: ids in each entry, the end has none."""
+
+    def content(token_id, logprob):
+        own = {"id": token_id, "token": "a", "bytes": [97], "logprob": logprob}
+        return {"content": [{**own, "top_logprobs": [own]}]}
+
+    choices = [
+        {"finish_reason": None, "index": 0, "delta": {"role": "assistant", "content": None}},
+        {"finish_reason": None, "index": 0, "delta": {"content": "a"}, "logprobs": content(5, -0.5)},
+        {
+            "finish_reason": None,
+            "index": 0,
+            "delta": {"content": "a"},
+            "logprobs": content(6, -3.4028234663852886e38),
+        },
+        {"finish_reason": "stop", "index": 0, "delta": {}},
+    ]
+    chunks = [{"id": "chatcmpl-l", "object": "chat.completion.chunk", "choices": [one]} for one in choices]
+    chunks.append({"choices": [], "usage": {"completion_tokens": 3}, "timings": {"predicted_n": 3}})
+    seen = seen_in(chunks, Route.CHAT, LLAMACPP, asked={"stream": True})
+    (trace,) = seen.traces
+    assert trace.status.tolist() == [VALID, SENTINEL]
+    assert (seen.doubts.total(), trace.sampling.semantics) == (0, LogprobSemantics.RAW)
+
+
+def test_llamacpp_with_post_sampling_probs_tells_another_law():
+    """The fields become linear `prob` and `top_probs`, of the law the token was drawn from."""
+    content = [
+        {"id": 5, "token": "a", "bytes": [97], "prob": 0.5, "top_probs": [{"id": 6, "prob": 0.5}]},
+        {"id": 5, "token": "a", "bytes": [97], "prob": 0.0, "top_probs": []},
+        {"id": 5, "token": "a", "bytes": [97], "prob": -0.5, "top_probs": []},
+        {"id": 5, "token": "a", "bytes": [97], "prob": None, "top_probs": []},
+    ]
+    asked = {"post_sampling_probs": True, "logprobs": True, "top_logprobs": 1}
+    (trace,) = seen_in([chat(content)], Route.CHAT, LLAMACPP, asked=asked).traces
+    assert trace.logprob[0] == trace.top.logprob[0, 0] == np.float32(np.log(0.5))
+    assert trace.status.tolist() == [VALID, NONFINITE, NONFINITE, MISSING]
+    assert trace.sampling.semantics is LogprobSemantics.PROCESSED
