@@ -176,7 +176,7 @@ def test_a_broken_agent_changes_nothing_and_what_is_lost_is_counted(plain_answer
     assert watched == plain
     (line,) = [line for line in log.splitlines() if "sequences observed" in line]
     assert line.startswith(
-        "10 sequences observed (8 asked for by us), 10 ended: 0 traces delivered, 10 dropped ("
+        "10 sequences observed (8 asked for by us), 10 ended: 0 records delivered, 10 dropped ("
     )
     assert line.endswith("faults: none")
 
@@ -198,7 +198,7 @@ def test_an_agent_that_dies_on_the_way_changes_nothing_either(plain_answers, tmp
         arrived = len(agent.records)
     assert watched == plain
     (line,) = [line for line in log.splitlines() if "sequences observed" in line]
-    delivered, dropped = (int(line.split(word)[0].split()[-1]) for word in (" traces delivered", " dropped"))
+    delivered, dropped = (int(line.split(word)[0].split()[-1]) for word in (" records delivered", " dropped"))
     assert delivered + dropped == 10
     assert delivered <= arrived < 10
 
