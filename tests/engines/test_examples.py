@@ -78,7 +78,8 @@ def test_serving_healthy_is_quiet(small_model, users_server, tmp_path):
         "proxy/serving.py", small_model, tmp_path, *users_server, "--requests", 24, "--tokens", 24
     )
     assert "24 traces accepted = 24 delivered + 0 dropped" in output
-    assert account(output) == (48, "24 paired", 0)
+    # Two traces a sequence, and the time of each step: the scorer takes one sequence a step.
+    assert account(output) == (2 * 24 + 24, "24 paired", 0)
 
 
 @pytest.mark.parametrize(("fault", "cause"), [("temperature", "wrong_law"), ("stale", "stale_weights")])
