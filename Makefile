@@ -54,7 +54,7 @@ engines: $(STAMP)  ## torch, TRL, vLLM for CPU and llama.cpp in one environment 
 test-engines: $(STAMP)  ## against real PyTorch, TRL, vLLM and llama.cpp on the CPU; ENGINES=… names fewer parts
 	@if $(BIN)/python tests/engines/engines_setup.py $(ENGINES); \
 	then OMP_NUM_THREADS=1 .cache/engines-venv/bin/python -m pytest --confcutdir=tests/engines -rs \
-		-n 2 --dist loadfile $(if $(FILES),$(FILES),tests/engines); \
+		-o faulthandler_timeout=600 --durations=10 -n 2 --dist loadfile $(if $(FILES),$(FILES),tests/engines); \
 	else echo "skipped: tests/engines, for the reason above"; fi
 
 MODEL = $$(PYTHONPATH=tests .cache/engines-venv/bin/python -c 'from engines.real_model import model_dir; print(model_dir())')
