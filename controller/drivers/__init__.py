@@ -1,0 +1,1 @@
+"""What moves traffic: one driver per router, each with its own read-back."""

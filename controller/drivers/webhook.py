@@ -1,0 +1,190 @@
+"""A signed webhook: whoever routes gets the desired state, and can prove who sent it.  Needs aiohttp.
+
+Signatures follow the Standard Webhooks convention: headers ``webhook-id``, ``webhook-timestamp`` and
+``webhook-signature: v1,BASE64`` of HMAC-SHA256 over ``id.timestamp.body``
+(https://www.standardwebhooks.com).
+"""
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+
+from paritas.clock import NS_PER_S, Clock
+from paritas.controller.config import is_local
+from paritas.controller.drivers.document import document_of, encoded, observed_of
+from paritas.controller.drivers.driver import Applied, Observed, Outcome
+from paritas.controller.drivers.secrets import read_secret
+from paritas.controller.routing.model import Fleet, Route
+from paritas.errors import TransientError, UsageError
+
+__all__ = ["WebhookDriver", "WebhookSettings", "signature"]
+
+_ANSWER_BYTES = 1024 * 1024
+_PREFIX = b"whsec_"
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookSettings:
+    """Where to send, with which key, and where to read back.
+
+    Attributes
+    ----------
+    url : str
+        Receives POST; https, or this machine.
+    key_file : Path
+        Holds the key both sides know.
+    observe_url : str
+        Answers GET with the document that is in effect; "" if there is none, and then a route is
+        only ever `accepted`.
+    request_s : float
+        Limit of one request.
+    """
+
+    url: str
+    key_file: Path
+    observe_url: str = ""
+    request_s: float = 2.0
+
+    def __post_init__(self) -> None:
+        """Refuse what would send routes in the clear."""
+        for name in ("url", "observe_url"):
+            if (url := getattr(self, name)) and not _is_safe(url):
+                message = f"{name}: {url!r} is neither https nor on this machine"
+                raise UsageError(message, hint="routes must not be forged on the way")
+        if not self.request_s > 0:
+            raise UsageError(f"request_s: must be positive, got {self.request_s!r}")
+
+
+def _is_safe(url: str) -> bool:
+    scheme, _, rest = url.partition("://")
+    authority = rest.partition("/")[0]
+    return scheme == "https" or (
+        scheme == "http" and is_local(authority if ":" in authority else f"{authority}:80")
+    )
+
+
+def signature(key: bytes, *, message_id: str, timestamp_s: int, body: bytes) -> str:
+    """Return the value of ``webhook-signature``.
+
+    Examples
+    --------
+    >>> signature(b"key", message_id="p-3", timestamp_s=1700000000, body=b"{}")
+    'v1,y2ZlUsuMnXyNFYNMV0Jvm/pHfWNQg6LTBenrEgr1Phw='
+    """
+    signed = f"{message_id}.{timestamp_s}.".encode() + body
+    return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
+
+
+def _signing_key(secret: bytes) -> bytes:
+    """A secret that starts with ``whsec_`` is base64 after it, by the convention; any other is the key itself."""
+    if not secret.startswith(_PREFIX):
+        return secret
+    try:
+        return base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
+    except ValueError as error:
+        raise UsageError("key_file: what follows whsec_ is not base64") from error
+
+
+class WebhookDriver:
+    """Sends every desired state whole; the receiver keeps the newest revision.
+
+    Parameters
+    ----------
+    settings : WebhookSettings
+        Where to.
+    fleet : Fleet
+        Whose routes.
+    clock : Clock
+        Stamps each message, so that a replayed one is seen to be old.
+
+    Raises
+    ------
+    UsageError
+        The key file cannot be read.
+    """
+
+    name = "webhook"
+
+    def __init__(self, settings: WebhookSettings, fleet: Fleet, clock: Clock) -> None:
+        self._settings, self._fleet, self._clock = settings, fleet, clock
+        self._key = _signing_key(read_secret(settings.key_file))
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=self._settings.request_s))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def apply(self, routes: Sequence[Route]) -> Sequence[Applied]:
+        """Send, then read back where that is possible."""
+        started_ns = self._clock.monotonic_ns()
+        document = document_of(self._fleet, routes)
+        try:
+            await self._send(encoded(document), revision=max((r.revision for r in routes), default=0))
+            outcome, detail = await self._confirm(document)
+        except TransientError as error:
+            outcome, detail = Outcome.FAILED, str(error)
+        took_s = (self._clock.monotonic_ns() - started_ns) / NS_PER_S
+        return [Applied(route.key, outcome, detail, took_s) for route in routes]
+
+    async def observe(self) -> Observed:
+        """Ask what is in effect.
+
+        Raises
+        ------
+        TransientError
+            There is nobody to ask, or the answer is no document of this fleet.
+        """
+        if not self._settings.observe_url:
+            raise TransientError("webhook: no observe_url is set; what is in effect is not known")
+        try:
+            return observed_of(self._fleet, json.loads(await self._call("GET", self._settings.observe_url)))
+        except ValueError as error:
+            raise TransientError(f"webhook: {self._settings.observe_url} gave no routes: {error}") from error
+
+    async def _confirm(self, document: dict[str, Any]) -> tuple[Outcome, str]:
+        if not self._settings.observe_url:
+            return Outcome.ACCEPTED, "no observe_url is set"
+        if await self.observe() == observed_of(self._fleet, document):
+            return Outcome.APPLIED, ""
+        return Outcome.ACCEPTED, "the receiver does not show it yet"
+
+    async def _send(self, body: bytes, *, revision: int) -> None:
+        message_id = f"{self._fleet.policy}-{revision}"
+        timestamp_s = self._clock.now_ns() // NS_PER_S
+        headers = {
+            "content-type": "application/json",
+            "webhook-id": message_id,
+            "webhook-timestamp": str(timestamp_s),
+            "webhook-signature": signature(
+                self._key, message_id=message_id, timestamp_s=timestamp_s, body=body
+            ),
+        }
+        await self._call("POST", self._settings.url, data=body, headers=headers)
+
+    async def _call(self, method: str, url: str, **content: Any) -> bytes:
+        """Redirects are not followed: they would carry signed routes to a place nobody declared."""
+        if self._session is None:
+            raise TransientError("webhook: the driver is not open")
+        try:
+            async with self._session.request(method, url, allow_redirects=False, **content) as answer:
+                if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
+                    raise TransientError(f"webhook: {method} {url} gave {answer.status}")
+                return await answer.content.read(_ANSWER_BYTES)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            reason = str(error) or type(error).__name__
+            raise TransientError(f"webhook: {method} {url} failed: {reason}") from error
