@@ -1,10 +1,10 @@
 """Writes that survive a power loss, and one error for all the ways a disk says no."""
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from paritas.durable import replace_file, sync_directory
 from paritas.errors import TransientError, UsageError
 
 __all__ = ["disk_error", "opening", "reading", "sync_directory", "write_atomically"]
@@ -18,26 +18,10 @@ def write_atomically(path: Path, parts: Iterable[bytes]) -> None:
     TransientError
         The disk refused; the old file is untouched.
     """
-    fresh = path.with_name(path.name + ".new")
     try:
-        with fresh.open("wb") as file:
-            file.writelines(parts)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-        sync_directory(path.parent)
+        replace_file(path, parts)
     except OSError as error:
-        fresh.unlink(missing_ok=True)
         raise disk_error(path, error) from error
-
-
-def sync_directory(path: Path) -> None:
-    """Make creations, renames and deletions in the directory durable."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def disk_error(path: Path, error: OSError) -> TransientError:

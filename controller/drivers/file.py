@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ from paritas.clock import NS_PER_S, Clock
 from paritas.controller.drivers.document import document_of, encoded, observed_of
 from paritas.controller.drivers.driver import Applied, Observed, Outcome
 from paritas.controller.routing.model import Fleet, Route
+from paritas.durable import replace_file
 from paritas.errors import TransientError, UsageError
 
 __all__ = ["FileDriver", "FileSettings"]
@@ -64,7 +63,7 @@ class FileDriver:
         started_ns = self._clock.monotonic_ns()
         outcome, detail = Outcome.APPLIED, ""
         try:
-            await asyncio.to_thread(_replace, self._path, encoded(document_of(self._fleet, routes)))
+            await asyncio.to_thread(replace_file, self._path, [encoded(document_of(self._fleet, routes))])
         except OSError as error:
             outcome, detail = Outcome.FAILED, f"cannot write {str(self._path)!r}: {error.strerror}"
         took_s = (self._clock.monotonic_ns() - started_ns) / NS_PER_S
@@ -84,17 +83,3 @@ class FileDriver:
             raise TransientError(f"file: cannot read {str(self._path)!r}: {error.strerror}") from error
         except ValueError as error:
             raise TransientError(f"file: {str(self._path)!r} holds no routes: {error}") from error
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write beside, make it durable, then rename."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as beside:
-            beside.write(content)
-            beside.flush()
-            os.fsync(beside.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

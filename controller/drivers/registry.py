@@ -58,12 +58,19 @@ def _file(settings: Mapping[str, object], fleet: Fleet, clock: Clock) -> Driver:
     return FileDriver(_checked("file", FileSettings, settings), fleet, clock)
 
 
+def _kubernetes(settings: Mapping[str, object], fleet: Fleet, clock: Clock) -> Driver:
+    from paritas.controller.drivers.kubernetes_label import KubernetesLabelDriver, KubernetesSettings
+
+    return KubernetesLabelDriver(_checked("kubernetes-label", KubernetesSettings, settings), fleet, clock)
+
+
 KINDS: Mapping[str, Maker] = {
     "envoy": _envoy,
     "sglang-router": partial(_router, "sglang-router"),
     "vllm-router": partial(_router, "vllm-router"),
     "webhook": _webhook,
     "file": _file,
+    "kubernetes-label": _kubernetes,
 }
 
 

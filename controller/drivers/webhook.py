@@ -1,13 +1,5 @@
-"""A signed webhook: whoever routes gets the desired state, and can prove who sent it.  Needs aiohttp.
+"""A signed webhook: whoever routes gets the desired state, and can prove who sent it.  Needs aiohttp."""
 
-Signatures follow the Standard Webhooks convention: headers ``webhook-id``, ``webhook-timestamp`` and
-``webhook-signature: v1,BASE64`` of HMAC-SHA256 over ``id.timestamp.body``
-(https://www.standardwebhooks.com).
-"""
-
-import base64
-import hashlib
-import hmac
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,17 +11,15 @@ from typing import Any, Self
 import aiohttp
 
 from paritas.clock import NS_PER_S, Clock
-from paritas.controller.config import is_local
 from paritas.controller.drivers.document import document_of, encoded, observed_of
 from paritas.controller.drivers.driver import Applied, Observed, Outcome
-from paritas.controller.drivers.secrets import read_secret
 from paritas.controller.routing.model import Fleet, Route
+from paritas.controller.signatures import is_private, signed_headers, signing_key
 from paritas.errors import TransientError, UsageError
 
-__all__ = ["WebhookDriver", "WebhookSettings", "signature"]
+__all__ = ["WebhookDriver", "WebhookSettings"]
 
 _ANSWER_BYTES = 1024 * 1024
-_PREFIX = b"whsec_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,41 +47,11 @@ class WebhookSettings:
     def __post_init__(self) -> None:
         """Refuse what would send routes in the clear."""
         for name in ("url", "observe_url"):
-            if (url := getattr(self, name)) and not _is_safe(url):
+            if (url := getattr(self, name)) and not is_private(url):
                 message = f"{name}: {url!r} is neither https nor on this machine"
                 raise UsageError(message, hint="routes must not be forged on the way")
         if not self.request_s > 0:
             raise UsageError(f"request_s: must be positive, got {self.request_s!r}")
-
-
-def _is_safe(url: str) -> bool:
-    scheme, _, rest = url.partition("://")
-    authority = rest.partition("/")[0]
-    return scheme == "https" or (
-        scheme == "http" and is_local(authority if ":" in authority else f"{authority}:80")
-    )
-
-
-def signature(key: bytes, *, message_id: str, timestamp_s: int, body: bytes) -> str:
-    """Return the value of ``webhook-signature``.
-
-    Examples
-    --------
-    >>> signature(b"key", message_id="p-3", timestamp_s=1700000000, body=b"{}")
-    'v1,y2ZlUsuMnXyNFYNMV0Jvm/pHfWNQg6LTBenrEgr1Phw='
-    """
-    signed = f"{message_id}.{timestamp_s}.".encode() + body
-    return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
-
-
-def _signing_key(secret: bytes) -> bytes:
-    """A secret that starts with ``whsec_`` is base64 after it, by the convention; any other is the key itself."""
-    if not secret.startswith(_PREFIX):
-        return secret
-    try:
-        return base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
-    except ValueError as error:
-        raise UsageError("key_file: what follows whsec_ is not base64") from error
 
 
 class WebhookDriver:
@@ -116,7 +76,7 @@ class WebhookDriver:
 
     def __init__(self, settings: WebhookSettings, fleet: Fleet, clock: Clock) -> None:
         self._settings, self._fleet, self._clock = settings, fleet, clock
-        self._key = _signing_key(read_secret(settings.key_file))
+        self._key = signing_key(settings.key_file)
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -166,14 +126,8 @@ class WebhookDriver:
     async def _send(self, body: bytes, *, revision: int) -> None:
         message_id = f"{self._fleet.policy}-{revision}"
         timestamp_s = self._clock.now_ns() // NS_PER_S
-        headers = {
-            "content-type": "application/json",
-            "webhook-id": message_id,
-            "webhook-timestamp": str(timestamp_s),
-            "webhook-signature": signature(
-                self._key, message_id=message_id, timestamp_s=timestamp_s, body=body
-            ),
-        }
+        headers = {"content-type": "application/json"}
+        headers |= signed_headers(self._key, message_id=message_id, timestamp_s=timestamp_s, body=body)
         await self._call("POST", self._settings.url, data=body, headers=headers)
 
     async def _call(self, method: str, url: str, **content: Any) -> bytes:

@@ -18,8 +18,8 @@ import aiohttp
 from paritas.clock import NS_PER_S, Clock
 from paritas.controller.drivers.driver import Applied, Observed, Outcome
 from paritas.controller.drivers.members import Change, Members, change_of, members_of
-from paritas.controller.drivers.secrets import bearer
 from paritas.controller.routing.model import Fleet, Replica, Route
+from paritas.controller.secret_files import bearer
 from paritas.errors import TransientError, UsageError
 
 __all__ = ["Dialect", "WorkerRouterDriver", "WorkerRouterSettings"]

@@ -1,3 +1,6 @@
+import shutil
+import subprocess
+
 import pytest
 from fleets import fleet_of
 
@@ -6,19 +9,31 @@ from paritas.controller.drivers.registry import KINDS, open_driver
 from paritas.errors import UsageError
 
 TARGETS = {"r0": "http://a", "r1": "http://b", "ref": "http://c"}
-KINDS_SAID = "envoy, file, sglang-router, vllm-router, webhook"
+KINDS_SAID = "envoy, file, kubernetes-label, sglang-router, vllm-router, webhook"
+
+
+def certificate(folder):
+    """A certificate that no server has: a driver only reads it here."""
+    made = folder / "ca.crt"
+    words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=x"]
+    subprocess.run(
+        ["openssl", *words, "-keyout", folder / "ca.key", "-out", made], check=True, capture_output=True
+    )
+    return made
 
 
 def opened(kind, fleet=None, **settings):
     return open_driver(kind, settings, fleet or fleet_of(targets=TARGETS), ManualClock())
 
 
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 def test_every_kind_opens_with_what_it_must_be_told(tmp_path):
     key = tmp_path / "key"
     key.write_text("whsec_c2VjcmV0\n")
     settings = {
         "envoy": {"listen": "127.0.0.1:0"},
         "file": {"path": str(tmp_path / "routes.json")},
+        "kubernetes-label": {"namespace": "serving", "ca_file": str(certificate(tmp_path))},
         "sglang-router": {"url": "http://127.0.0.1:1", "token_file": str(key), "settle_s": 1},
         "vllm-router": {"url": "https://router"},
         "webhook": {"url": "https://gateway/routes", "key_file": str(key)},
@@ -38,6 +53,22 @@ def test_every_kind_opens_with_what_it_must_be_told(tmp_path):
             "envoy",
             {"listen": "0.0.0.0:1"},
             "driver 'envoy': listen: '0.0.0.0:1' can be reached from other machines and has no TLS",
+        ),
+        ("kubernetes-label", {}, "driver 'kubernetes-label': 'namespace' is missing"),
+        (
+            "kubernetes-label",
+            {"namespace": "n", "server": "http://api"},
+            "driver 'kubernetes-label': server: 'http://api' is not an https URL",
+        ),
+        (
+            "kubernetes-label",
+            {"namespace": "n", "request_s": 0},
+            "driver 'kubernetes-label': request_s: must be positive, got 0.0",
+        ),
+        (
+            "kubernetes-label",
+            {"namespace": "n", "ca_file": "/no/ca"},
+            "kubernetes-label: cannot use '/no/ca': No such file or directory",
         ),
         ("file", {}, "driver 'file': 'path' is missing"),
         ("file", {"path": "/no/such/place/x"}, "driver 'file': path: there is no folder '/no/such/place'"),

@@ -1,4 +1,4 @@
-"""Keys that drivers show to routers: read from files, never from settings, never logged."""
+"""Keys and secret URLs: read from files, never from settings, never logged."""
 
 from pathlib import Path
 

@@ -1,0 +1,1 @@
+"""Incidents for people: grouped, inhibited, repeated, and never sent twice by mistake."""

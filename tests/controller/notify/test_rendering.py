@@ -1,0 +1,86 @@
+import json
+from dataclasses import replace
+
+import pytest
+from escalation_examples import escalation
+
+from paritas.controller.notify.model import Entry, Notice, NoticeReason, Receiver, ReceiverKind
+from paritas.controller.notify.rendering import rendered, says
+from paritas.records import Phase, Severity
+
+GROUP = (("contract", "qwen3-8b-rollout"), ("policy", ""))
+NOW_NS = 1_700_000_100_000_000_000
+
+
+def entry(incident="a", *, peak=Severity.CRITICAL, **changes):
+    return Entry(escalation(incident_id=incident, **changes), peak)
+
+
+def notice(firing=(), resolved=(), reason=NoticeReason.FIRST, **counts):
+    return Notice("ops", GROUP, reason, tuple(firing), tuple(resolved), **counts)
+
+
+def sent(kind, told):
+    receiver = Receiver("ops", kind, "https://x")
+    return json.loads(rendered(receiver, told, now_ns=NOW_NS))
+
+
+ENDED = entry("b", peak=Severity.WARNING, after=Phase.RESOLVED)
+
+
+def test_words_say_how_bad_what_and_why():
+    assert says(notice([entry()], [ENDED], NoticeReason.NEW_INCIDENTS, silenced=2)) == (
+        "[1 firing, 1 resolved] qwen3-8b-rollout\n"
+        "- critical: token-tv of slice all is violated; looks like stale_replica (80%)\n"
+        "- resolved: token-tv of slice all is violated\n"
+        "not told: 2 silenced, 0 inhibited"
+    )
+    assert says(notice([], [ENDED], NoticeReason.ALL_RESOLVED)).startswith("[resolved] qwen3-8b-rollout\n")
+    assert says(notice([entry()], reason=NoticeReason.REPEAT)).startswith(
+        "[1 firing, 0 resolved] qwen3-8b-rollout (still)\n"
+    )
+
+
+def test_a_long_list_is_cut_and_counted():
+    lines = says(notice([entry(str(n)) for n in range(14)])).splitlines()
+    assert (len(lines), lines[-1]) == (12, "and 4 more")
+
+
+def test_a_webhook_gets_every_incident_as_fields():
+    body = sent(ReceiverKind.WEBHOOK, notice([entry()], [ENDED]))
+    assert body["group"] == {"contract": "qwen3-8b-rollout", "policy": ""}
+    assert body["firing"][0]["causes"] == [
+        {"cause": "stale_replica", "confidence": 0.8, "advice": "drain r2"}
+    ]
+    assert (body["resolved"][0]["incident_id"], body["resolved"][0]["phase"]) == ("b", "resolved")
+
+
+def test_nothing_of_a_contract_becomes_markup_in_slack():
+    risky = entry(summary="<!channel> & <http://x|y>")
+    text = sent(ReceiverKind.SLACK, notice([risky]))["text"]
+    assert "&lt;!channel&gt; &amp; &lt;http://x|y&gt;" in text
+
+
+def test_alerts_for_alertmanager_end_by_themselves_and_keep_their_labels():
+    firing, ended = sent(ReceiverKind.ALERTMANAGER, notice([entry()], [ENDED]))
+    # the wait until the next repeat, three times: 3 x 4 h after NOW_NS
+    assert firing["startsAt"] == "2023-11-14T22:13:20.000+00:00"
+    assert firing["endsAt"] == "2023-11-15T10:15:00.000+00:00"
+    assert ended["endsAt"] == "2023-11-14T22:15:00.000+00:00"
+    assert firing["labels"] == {
+        "alertname": "ParitasClause",
+        "contract": "qwen3-8b-rollout",
+        "policy": "qwen3-8b",
+        "clause": "token-tv",
+        "slice": "all",
+        "weights_version": "17",
+        "severity": "critical",
+    }
+    assert firing["annotations"]["cause"] == "stale_replica"
+
+
+@pytest.mark.parametrize("kind", list(ReceiverKind))
+def test_without_a_diagnosis_nothing_is_guessed(kind):
+    body = json.dumps(sent(kind, notice([replace(entry(), current=escalation(diagnosis=()))])))
+    assert "looks like" not in body
+    assert '"cause":' not in body
