@@ -26,11 +26,11 @@ GENERATED = re.compile(r"_pb2(_grpc)?\.pyi?$")
 
 
 def sources(room):
-    """Python files of a room; the composition root (cli, commands) may import everything."""
+    """Python files of a room; the composition root (cli, client, commands) may import everything."""
     folder = {"paritas": ROOT / "src/paritas", "wire": ROOT / "src/paritas/wire"}.get(room, ROOT / room)
     for path in sorted(folder.rglob("*.py")):
         inside = path.relative_to(folder).parts
-        composed = room == "paritas" and inside[0] in (*ROOMS, "commands", "cli.py", "wire")
+        composed = room == "paritas" and inside[0] in (*ROOMS, "commands", "cli.py", "client.py", "wire")
         if not composed and not GENERATED.search(path.name):
             yield path
 
