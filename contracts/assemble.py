@@ -127,6 +127,8 @@ def _names(spec: Fields, contract: Contract) -> Names:
     own_clauses = {name for name, _ in declared_clauses(spec)}
     own_slices = {item.value.get("name", "") for item in spec.items("slices")}
     own_keys = {item.value.values("by") for item in spec.items("slices")}
+    if any(clause.statistic == "agent_silence" for clause in contract.clauses):
+        own_keys.add(("agent",))  # its verdicts are by agent, without a slice
     return Names(
         clauses=frozenset(own_clauses | {c.id for c in contract.clauses}),
         slices=frozenset(own_slices | {s.name for s in contract.slices}),

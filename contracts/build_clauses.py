@@ -9,6 +9,7 @@ from paritas.contracts.durations import Seconds
 from paritas.contracts.found import Fields, Found
 from paritas.contracts.model import Budget, Clause, Estimator, Family, Floor, Stage
 from paritas.contracts.problems import Problems
+from paritas.contracts.windows import WINDOW_HINT, parse_window
 
 __all__ = ["DEFAULT_CAP", "DERIVABLE", "build_clauses"]
 
@@ -27,6 +28,7 @@ EMPTY = Clause("", Family.NUMERICAL, "")
 OPTIONS = (
     *("quantile", "above", "cap", "clip", "clip_high"),
     *("beta", "temperature", "smoothing", "reward_range", "within"),
+    *("window", "baseline", "agents"),
 )
 NEEDED = {
     "quantile": "write quantile: 0.99, the share of units that must keep the limit",
@@ -56,6 +58,7 @@ def _clause(family: Family, fields: Fields, budget: Budget | None, problems: Pro
     _check_sides(statistic, fields, budget, problems)
     _check_estimator(statistic, fields, budget, problems)
     _check_reward_range(fields, problems)
+    _check_window(fields, problems)
     limits = [_limit(statistic, fields, side, problems) for side in (Side.AT_MOST, Side.AT_LEAST)]
     if len(problems) > before:
         return None
@@ -68,6 +71,7 @@ def _clause(family: Family, fields: Fields, budget: Budget | None, problems: Pro
 def _plain_clause(family: Family, fields: Fields, checked: Clause) -> Clause:
     """Fill in what needs no catalogue."""
     statistic = fields.get("statistic")
+    window_s, window_steps = _window(CATALOGUE[statistic], fields)
     return replace(
         checked,
         id=fields.get("id"),
@@ -81,6 +85,10 @@ def _plain_clause(family: Family, fields: Fields, checked: Clause) -> Clause:
         temperature=fields.get("temperature"),
         smoothing=fields.get("smoothing"),
         within_s=_plain(fields.get("within")),
+        window_s=window_s,
+        window_steps=window_steps,
+        baseline=fields.get("baseline", CATALOGUE[statistic].baseline or None),
+        agents=fields.values("agents"),
         slices=fields.values("slices"),
         stages=tuple(Stage(s) for s in fields.values("stages")),
         derived=fields.get("derived", False),
@@ -202,6 +210,20 @@ def _check_reward_range(fields: Fields, problems: Problems) -> None:
     if len(values) == 2 and values[0] >= values[1]:
         at, told = fields.at("reward_range"), f"{values[0]:g} and {values[1]:g}"
         problems.add(at.place, at.path, f"the lowest reward must be below the highest, got {told}", "")
+
+
+def _check_window(fields: Fields, problems: Problems) -> None:
+    at = fields.at("window")
+    try:
+        parse_window(at.value or "1s")
+    except ValueError:
+        problems.add(at.place, at.path, f"{at.value!r} is no window: nothing fits in", WINDOW_HINT)
+
+
+def _window(statistic: Statistic, fields: Fields) -> tuple[float | None, int | None]:
+    """The clause's own window, else the catalogue's."""
+    text = fields.get("window", statistic.window)
+    return parse_window(text) if text else (None, None)
 
 
 def _plain(value: float | None) -> float | None:

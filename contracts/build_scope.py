@@ -53,7 +53,11 @@ def build_compare(section: Fields) -> Compare:
     within = weights.record("within").get("versions") if isinstance(weights, Fields) else 0
     default = Compare()
     return Compare(
-        within, section.get("unit", default.unit), float(section.get("pair_within", default.pair_within_s))
+        within,
+        section.get("unit", default.unit),
+        float(section.get("pair_within", default.pair_within_s)),
+        section.record("sampling").get("at_least"),
+        Role(section.get("against", default.against)),
     )
 
 

@@ -76,7 +76,11 @@ def _compare(before: Contract, after: Contract) -> Iterator[Change]:
     old, new = before.compare, after.compare
     yield from directed("compare.weights.within", old.weights_within, new.weights_within, more=Effect.LOOSENS)
     yield from directed("compare.pair_within_s", old.pair_within_s, new.pair_within_s, more=Effect.LOOSENS)
+    first, second = shown(old.sampled_at_least), shown(new.sampled_at_least)
+    if first != second:  # neither weighing nor a smaller weight is simply stricter
+        yield Change("compare.sampling.at_least", first, second, Effect.INCOMPARABLE)
     yield from compared("compare.unit", old.unit, new.unit, Effect.INCOMPARABLE)
+    yield from compared("compare.against", old.against.value, new.against.value, Effect.INCOMPARABLE)
 
 
 def _false_alarms(before: Contract, after: Contract) -> Iterator[Change]:

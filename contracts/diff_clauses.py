@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from paritas.contracts.diff_changes import Change, Effect, compared, directed, directed_set, keyed, shown
 from paritas.contracts.model import Clause, Contract, Stage
+from paritas.contracts.windows import window_text
 
 __all__ = ["clause_changes"]
 
@@ -70,7 +71,18 @@ def _options(path: str, old: Clause, new: Clause) -> Iterator[Change]:
         effect = _LARGER.get((old.statistic, option), Effect.INCOMPARABLE)
         yield from directed(f"{path}.{option}", getattr(old, option), getattr(new, option), more=effect)
     yield from compared(f"{path}.reward_range", old.reward_range, new.reward_range, Effect.INCOMPARABLE)
+    yield from _windows(path, old, new)
+    yield from directed_set(f"{path}.agents", set(old.agents), set(new.agents), more=Effect.TIGHTENS)
     yield from compared(f"{path}.source", old.source, new.source, Effect.NEUTRAL)
+
+
+def _windows(path: str, old: Clause, new: Clause) -> Iterator[Change]:
+    """A longer window asks for more time and less independence; neither is simply stricter."""
+    first, second = window_text(old), window_text(new)
+    if first != second:
+        yield Change(f"{path}.window", shown(first), shown(second), Effect.INCOMPARABLE)
+    if old.baseline != new.baseline:
+        yield Change(f"{path}.baseline", shown(old.baseline), shown(new.baseline), Effect.INCOMPARABLE)
 
 
 def _within(path: str, old: Clause, new: Clause) -> Iterator[Change]:

@@ -23,6 +23,8 @@ from paritas.contracts.model import (
     Slice,
 )
 from paritas.contracts.table import API_VERSION, KIND
+from paritas.contracts.windows import window_text
+from paritas.records import Role
 
 __all__ = ["canonical_json", "digest_of", "resolved"]
 
@@ -30,7 +32,7 @@ Plain = dict[str, Any]
 
 SCALAR_OPTIONS = (
     *("quantile", "above", "cap", "clip", "clip_high"),
-    *("beta", "temperature", "smoothing"),
+    *("beta", "temperature", "smoothing", "baseline"),
 )
 
 
@@ -92,7 +94,11 @@ def _identity(fields: Mapping[str, object]) -> Plain:
 
 def _compare(compare: Compare) -> Plain:
     weights = {"within": {"versions": compare.weights_within}} if compare.weights_within else "equal"
-    return {"weights": weights, "unit": compare.unit, "pair_within": duration_text(compare.pair_within_s)}
+    sampled = compare.sampled_at_least
+    sampling = {} if sampled is None else {"sampling": {"at_least": sampled}}
+    within = duration_text(compare.pair_within_s)
+    against = {} if compare.against is Role.INFERENCE else {"against": compare.against.value}
+    return {"weights": weights, "unit": compare.unit, "pair_within": within, **sampling, **against}
 
 
 def _slice(part: Slice) -> Plain:
@@ -151,9 +157,15 @@ def _clauses(clauses: tuple[Clause, ...]) -> Plain:
 def _clause(clause: Clause) -> Plain:
     plain = {name: getattr(clause, name) for name in (*("id", "statistic"), *SCALAR_OPTIONS, "source")}
     lists = {"slices": list(clause.slices), "stages": [str(s) for s in clause.stages]}
+    lists |= {"agents": list(clause.agents)}
     within = None if clause.within_s is None else duration_text(clause.within_s)
     reward_range = None if clause.reward_range is None else list(clause.reward_range)
-    told = {"within": within, "reward_range": reward_range, "derived": True if clause.derived else None}
+    told = {
+        "window": window_text(clause),
+        "within": within,
+        "reward_range": reward_range,
+        "derived": True if clause.derived else None,
+    }
     return _told({**plain, **lists, **_limits(clause), **told})
 
 

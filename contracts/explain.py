@@ -12,7 +12,7 @@ __all__ = ["example_of", "explain", "overview"]
 _TESTS = {
     Test.BOUNDED_MEAN: "mean of a bounded value: data can certify the limit and refute it",
     Test.CONDITIONAL_MEAN: "mean given every prefix: data can certify the limit and refute it",
-    Test.NON_NEGATIVE_MEAN: "mean of an unbounded value: data can refute the limit, never certify it",
+    Test.NON_NEGATIVE_MEAN: "mean that data can show to be above the limit, and nothing can certify",
     Test.SUPREMUM: "largest value: one observation refutes the limit, nothing certifies it",
     Test.STATE: "compared, not estimated: equal, different, or not reported",
 }
@@ -24,6 +24,7 @@ _NEEDS = {
     Need.TIMINGS: "timings of the requests",
     Need.IDENTITY: "the reported identity of each kernel",
     Need.TRACE: "any trace",
+    Need.AGENT: "records that an agent wrote (`paritas agent`)",
     Need.ADVANTAGE: "log-probabilities of both kernels, and the label `advantage` of the sequence",
     Need.REWARD: "log-probabilities of both kernels, and the label `reward` of the sequence",
     Need.PREFERENCE: "two sequences of a group, `preference: chosen` and `rejected`; compare: {unit: group}",
@@ -39,6 +40,9 @@ _OPTIONS = {
     "smoothing": "0.1",
     "reward_range": "[0, 1]",
     "within": "60s",
+    "window": "1s",
+    "baseline": "300",
+    "agents": "[pod-1, pod-2]",
 }
 _MEANINGS = {
     "quantile": "the limit binds this quantile: the share of units above it may be 1 - quantile",
@@ -51,6 +55,9 @@ _MEANINGS = {
     "smoothing": "a confidence counts (1 - smoothing) times (0 if left out)",
     "reward_range": "lowest and highest reward; that of the budget, else [0, 1]",
     "within": "deadline; compare.pair_within if left out",
+    "window": "unit of the test: 1s of start times, or 1000 steps; {window} if left out",
+    "baseline": "windows from which the usual distribution is learned; {baseline} if left out",
+    "agents": "agents that must report, seen before or not; others are watched from their first record on",
 }
 _LIMITS = {
     "probability": "0.02",
@@ -60,6 +67,9 @@ _LIMITS = {
     "ratio": "1.002",
     "seconds": "800ms",
     "versions": "1",
+    "distance": "0.1",
+    "silence": "2m",
+    "agent_silence": "2m",
     "dimensionless": "0.01",
     "share of the reward range": "0.02",
     "bias in units of A_max G": "0.05",
@@ -109,7 +119,7 @@ def _rows(entry: Statistic) -> list[tuple[str, str]]:
     return [
         ("estimator", entry.estimator),
         ("limit", limit),
-        *(("option", f"{option}: {_MEANINGS[option]}") for option in entry.options),
+        *(("option", f"{option}: {_meaning(entry, option)}") for option in entry.options),
         ("judged as", _TESTS[entry.test]),
         ("can pass", "yes" if entry.certifiable else "no: keep it out of promotion gates (stages: [full])"),
         ("needs", _NEEDS[entry.need]),
@@ -117,6 +127,10 @@ def _rows(entry: Statistic) -> list[tuple[str, str]]:
         ("reference", entry.reference),
         ("example", example_of(entry)),
     ]
+
+
+def _meaning(entry: Statistic, option: str) -> str:
+    return _MEANINGS[option].replace("{window}", entry.window).replace("{baseline}", str(entry.baseline))
 
 
 def _row(title: str, text: str) -> str:
@@ -131,13 +145,13 @@ def example_of(entry: Statistic) -> str:
     Examples
     --------
     >>> print(example_of(CATALOGUE["time_to_first_token"]))
-    - {id: time-to-first-token, statistic: time_to_first_token, quantile: 0.99, at_most: 800ms}
+    - {id: time-to-first-token, statistic: time_to_first_token, quantile: 0.99, window: 1s, at_most: 800ms}
     """
     # a gradient_bias clause with a cap is about tis, with a clip about clip: one of them
     options = entry.options[:1] if entry.name == "gradient_bias" else entry.options
     parts = [f"id: {entry.name.replace('_', '-')}", f"statistic: {entry.name}"]
     parts += [f"{option}: {_OPTIONS[option]}" for option in options]
     if entry.side is not Side.NEITHER:
-        limit = _AT_LEAST if entry.side is Side.AT_LEAST else _LIMITS[entry.unit]
+        limit = _AT_LEAST if entry.side is Side.AT_LEAST else _LIMITS.get(entry.name, _LIMITS[entry.unit])
         parts.append(f"{entry.side}: {limit}")
     return f"- {{{', '.join(parts)}}}"

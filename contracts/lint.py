@@ -8,11 +8,14 @@ from paritas.contracts.budget import declared_levels, forecasts
 from paritas.contracts.catalogue import CATALOGUE, Test
 from paritas.contracts.model import Clause, Contract, Escalation, Place, Stage
 from paritas.contracts.plausible import floor_of, rounding_sd
+from paritas.contracts.windows import window_text
 from paritas.records import Role, State
 
 __all__ = ["Lint", "LintWarning", "answers", "lint"]
 
 PAIRS_AT_MOST = 2000  # clause x slice pairs; each tenfold asks for one more unit of log10 evidence
+SHORT_WINDOW_S, SHORT_WINDOW_STEPS = 1.0, 1000  # shorter ones were measured to alarm falsely
+RARE = 0.01
 GATED = (Stage.OFFLINE_CI, Stage.SHADOW, Stage.CANARY)
 
 
@@ -32,6 +35,9 @@ class Lint(StrEnum):
     RULE_IDLE = "rule-idle"
     NO_REFERENCE = "no-reference"
     NO_IDENTITY = "no-identity"
+    WINDOW_SHORT = "window-short"
+    SAMPLED_RARELY = "sampled-rarely"
+    SAMPLED_GROUPS = "sampled-groups"
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +246,27 @@ def no_identity(contract: Contract) -> Iterator[LintWarning]:
             yield LintWarning(_at(clause.place, contract), Lint.NO_IDENTITY, message, hint)
 
 
+def window_short(contract: Contract) -> Iterator[LintWarning]:
+    """Requests of one moment share their load: a test that takes them for independent alarms falsely."""
+    for clause in contract.clauses:
+        is_short = (clause.window_s or SHORT_WINDOW_S) < SHORT_WINDOW_S
+        if is_short or (clause.window_steps or SHORT_WINDOW_STEPS) < SHORT_WINDOW_STEPS:
+            message = f"clause {clause.id}: requests {window_text(clause)} apart share their load, and the test takes them for independent"
+            hint = "write window: 1s or longer, or window: 1000 steps or more"
+            yield LintWarning(_at(clause.place, contract), Lint.WINDOW_SHORT, message, hint)
+
+
+def sampling(contract: Contract) -> Iterator[LintWarning]:
+    """Weights shrink every unit's evidence; members of a group must have been kept together."""
+    at_least, place = contract.compare.sampled_at_least, Place(contract.file, 1, 1)
+    if at_least is not None and at_least < RARE:
+        message = f"sampling at_least {at_least:g}: a sequence kept for certain counts {at_least:g} times, so decisions take about {1 / at_least:g} times as many"
+        yield LintWarning(place, Lint.SAMPLED_RARELY, message, "keep more of the ordinary sequences")
+    if at_least is not None and contract.compare.unit == "group":
+        message = "the unit is a group: all of its sequences must have been kept with one probability"
+        yield LintWarning(place, Lint.SAMPLED_GROUPS, message, "sample by group_id, or write unit: sequence")
+
+
 _CHECKS = (
     never_passes,
     budget_gaps,
@@ -252,4 +279,6 @@ _CHECKS = (
     rule_idle,
     no_reference,
     no_identity,
+    window_short,
+    sampling,
 )

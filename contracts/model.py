@@ -154,6 +154,13 @@ class Clause:
         Lowest and highest reward; None means 0 and 1.
     within_s : float or None
         Deadline of an observability statistic, seconds.
+    window_s, window_steps : float or None, int or None
+        The unit of a runtime clause: all units that start in so many seconds, or so many of them; None
+        makes each a unit of its own, which is right only where they are independent.
+    baseline : int or None
+        Windows from which a shape statistic learns the usual distribution.
+    agents : tuple of str
+        Agents that must report; those not named are watched from their first record on.
     slices : tuple of str
         Names of declared slices; empty means every declared slice.
     stages : tuple of Stage
@@ -178,6 +185,10 @@ class Clause:
     smoothing: float | None = None
     reward_range: tuple[float, float] | None = None
     within_s: float | None = None
+    window_s: float | None = None
+    window_steps: int | None = None
+    baseline: int | None = None
+    agents: tuple[str, ...] = ()
     slices: tuple[str, ...] = ()
     stages: tuple[Stage, ...] = ()
     derived: bool = False
@@ -187,11 +198,18 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """What may be paired: `weights_within` versions apart (0 = equal), by unit, in time."""
+    """What may be paired: `weights_within` versions apart (0 = equal), by unit, in time.
+
+    `sampled_at_least` is the least probability with which a sequence is recorded; None: all are.
+    `against` is the kernel that the training kernel is compared with: the inference kernel, or that of a
+    reference model.
+    """
 
     weights_within: int = 0
     unit: str = "sequence"
     pair_within_s: float = 600.0
+    sampled_at_least: float | None = None
+    against: Role = Role.INFERENCE
 
 
 @dataclass(frozen=True, slots=True)

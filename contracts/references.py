@@ -28,6 +28,7 @@ def check_references(document: Fields, contract: Contract, names: Names, problem
         problems.add(spec.place, spec.path, "the contract has no clauses", hint)
     _check_drains(spec, contract, names, problems)
     _check_units(contract, problems)
+    _check_shapes(contract, problems)
 
 
 def _check_units(contract: Contract, problems: Problems) -> None:
@@ -37,6 +38,16 @@ def _check_units(contract: Contract, problems: Problems) -> None:
             message = f"clause {clause.id}: {clause.statistic} compares two sequences of a group"
             place = clause.place or Place(contract.file, 1, 1)
             problems.add(place, "spec.compare.unit", message, "write compare: {unit: group}")
+
+
+def _check_shapes(contract: Contract, problems: Problems) -> None:
+    """A shape compares whole distributions, which weights would have to undo in the reference as well."""
+    for clause in contract.clauses:
+        if clause.baseline and contract.compare.sampled_at_least is not None:
+            message = f"clause {clause.id}: {clause.statistic} needs every sequence, and compare.sampling keeps some"
+            place = clause.place or Place(contract.file, 1, 1)
+            hint = "remove the clause, or limit a quantile, which can be weighed"
+            problems.add(place, "spec.compare.sampling", message, hint)
 
 
 def _check_doubled(declared: list[tuple[str, Found]], what: str, problems: Problems) -> None:

@@ -38,6 +38,7 @@ class Need(StrEnum):
     TIMINGS = "timings"
     IDENTITY = "identity"
     TRACE = "trace"  # any trace
+    AGENT = "agent"  # records that an agent of ours wrote
     ADVANTAGE = "advantage"  # both log-probabilities, and the label `advantage`
     REWARD = "reward"  # both log-probabilities, and the label `reward`
     PREFERENCE = "preference"  # both, of two sequences of a group with the label `preference`
@@ -59,6 +60,10 @@ class Statistic:
         Where the estimator or bound comes from (docs/mathematics.md numbers are the mathematics of this project, docs/mathematics.md).
     options : tuple of str
         Clause keys it takes besides the limit.
+    window : str
+        Window of a clause that names none; empty where there are no windows.
+    baseline : int
+        Windows that a shape learns from where a clause does not say.
     """
 
     name: str
@@ -75,6 +80,8 @@ class Statistic:
     reference: str
     options: tuple[str, ...] = ()
     stages: tuple[Stage, ...] = ()
+    window: str = ""
+    baseline: int = 0
 
     @property
     def certifiable(self) -> bool:

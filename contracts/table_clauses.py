@@ -11,6 +11,8 @@ from paritas.contracts.shapes import (
     Listing,
     Number,
     Record,
+    Text,
+    Whole,
 )
 from paritas.contracts.table_scalars import (
     FREE,
@@ -18,8 +20,10 @@ from paritas.contracts.table_scalars import (
     OPEN_SHARE,
     POSITIVE,
     POSITIVE_SHARE,
+    SLICE_VALUE,
     STAGES,
 )
+from paritas.contracts.windows import WINDOW_HINT, WINDOW_PATTERN
 
 __all__ = ["CLAUSES"]
 
@@ -77,6 +81,17 @@ def _clause(family: Family) -> Record:
                 "lowest and highest reward; that of the budget, else 0 and 1",
             ),
             Field("within", Duration(), "deadline of an observability statistic"),
+            Field(
+                "window",
+                Text(WINDOW_PATTERN, WINDOW_HINT),
+                "unit of a runtime clause: seconds of start times, or steps; that of the catalogue if left out",
+            ),
+            Field("baseline", Whole(10, 1_000_000), "windows from which a shape learns what is usual"),
+            Field(
+                "agents",
+                Listing(SLICE_VALUE, at_least=1, is_set=True),
+                "agents that must report, seen before or not",
+            ),
             Field(
                 "slices",
                 Listing(NAME, at_least=1, is_set=True),

@@ -19,6 +19,7 @@ from paritas.contracts.table_scalars import (
     LABEL,
     NAME,
     OPEN_SHARE,
+    POSITIVE,
     POSITIVE_SHARE,
     SLICE_VALUE,
     STATES,
@@ -44,6 +45,8 @@ ACTIONS = (
     ),
     Record("drain", (Field("slice", NAME, "'by' slice whose offending value is drained", is_required=True),)),
     Record("hold_refit", ()),
+    Record("flush_prefix_cache", ()),
+    Record("set_cap", (Field("cap", POSITIVE, "truncation of the ratio", is_required=True),)),
     Record("block_promotion", ()),
 )
 WHEN = Record(

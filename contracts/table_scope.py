@@ -77,6 +77,27 @@ COMPARE = Record(
         ),
         Field("unit", Choice(("sequence", "group")), "unit of inference: a sequence, or a prompt's group"),
         Field("pair_within", Duration(), "how long the second view may come after the first"),
+        Field(
+            "sampling",
+            Record(
+                "sampling",
+                (
+                    Field(
+                        "at_least",
+                        POSITIVE_SHARE,
+                        "least probability with which a sequence is recorded; each tells its own in the label "
+                        "sampling_probability",
+                        is_required=True,
+                    ),
+                ),
+            ),
+            "only some sequences are recorded, and which may depend on what is watched; all are if left out",
+        ),
+        Field(
+            "against",
+            Choice(("inference", "reference")),
+            "kernel that the training kernel is compared with: inference, or that of a reference model",
+        ),
     ),
 )
 

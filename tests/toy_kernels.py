@@ -19,13 +19,17 @@ class ToyModel:
     ----------
     noise : float
         Standard deviation of what is added to the logits, the same in each call.
+    batched : float
+        Standard deviation of what is added in batches, the same in each of one size and none in a batch of one.
     """
 
     vocabulary = VOCABULARY
     context = 64
     many = 4
 
-    def __init__(self, role=Role.INFERENCE, *, noise=0.0, stops=frozenset({STOP}), vocabulary=VOCABULARY):
+    def __init__(
+        self, role=Role.INFERENCE, *, noise=0.0, batched=0.0, stops=frozenset({STOP}), vocabulary=VOCABULARY
+    ):
         rng = np.random.default_rng(5)
         self.vocabulary = vocabulary
         self.table = rng.normal(0.0, 2.0, (vocabulary, vocabulary))
@@ -34,6 +38,7 @@ class ToyModel:
         self.stops = stops
         self.identity = KernelIdentity(role, engine="toy", dtype="float32", extra={"kernel": "bigram"})
         self.started = []
+        self.batched, self.size = batched, 1
 
     def encode(self, text, messages):
         told = text or "".join(m["content"] for m in messages)
@@ -41,6 +46,7 @@ class ToyModel:
 
     def start(self, prompts):
         self.started.append(prompts.shape)
+        self.size = len(prompts)
         return self._after(prompts[:, -1])
 
     def step(self, tokens):
@@ -51,5 +57,18 @@ class ToyModel:
         for start in range(0, len(tokens), 5):
             yield rows[start : start + 5]
 
+    def responses(self, prompts, tokens):
+        self.started.append(
+            (len(prompts), max(p.size + t.size for p, t in zip(prompts, tokens, strict=True)))
+        )
+        self.size = len(prompts)
+        pairs = zip(prompts, tokens, strict=True)
+        return [self._after(np.concatenate([prompt[-1:], token[:-1]])) for prompt, token in pairs]
+
     def _after(self, tokens):
-        return self.table[tokens].astype(np.float32)
+        return (self.table + self._of_size())[tokens].astype(np.float32)
+
+    def _of_size(self):
+        if not self.batched or self.size == 1:
+            return 0.0
+        return np.random.default_rng(self.size).normal(0.0, self.batched, self.table.shape)

@@ -4,20 +4,18 @@ import threading
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from paritas.clock import Clock
-from paritas.collectors.dumps.decode import Decoder, decode_line, decode_lines
+from paritas.collectors.dumps.decode import Decoder, decode_lines
 from paritas.collectors.dumps.fields import Row
-from paritas.collectors.dumps.lines import Line, is_folder, read_lines
+from paritas.collectors.dumps.growing import GrowingLines, NewestFile, until_stopped
+from paritas.collectors.dumps.lines import is_folder, read_lines
 from paritas.collectors.dumps.nemo_rl import NemoDecoder, nemo_files, step_of
 from paritas.collectors.dumps.options import ReadOptions
 from paritas.collectors.dumps.prime_rl import PrimeDecoder, is_stable, read_step, step_folders
 from paritas.collectors.dumps.problem import Problem
 from paritas.collectors.dumps.recognise import DumpFormat, format_of, unknown_content
 from paritas.collectors.dumps.recorded import RecordedDecoder
-from paritas.collectors.dumps.tail import FileTail
 from paritas.records import Role, TokenTrace
 
 __all__ = ["GrowingFile", "GrowingFolder", "follow"]
@@ -55,54 +53,17 @@ def follow(
 def watch(
     path: Path, options: ReadOptions, *, clock: Clock, stop: threading.Event, poll_s: float
 ) -> Iterator[TokenTrace | Problem]:
-    """Look, wait, look again; the last look comes after the stop."""
+    """Open what is there and read it until the stop."""
     with GrowingFolder(path, options) if is_folder(path) else GrowingFile(path, options) as source:
-        stopping = False
-        while not stopping:
-            stopping = stop.is_set()
-            yield from source.poll()
-            if not stopping:
-                clock.wait(stop, timeout_s=poll_s)
-        yield from source.finish()
+        yield from until_stopped(source, clock=clock, stop=stop, poll_s=poll_s)
 
 
-class GrowingFile:
-    """One file that grows; owns it while open.
+class GrowingFile(GrowingLines):
+    """One file that grows; its first object says which dump it is."""
 
-    Parameters
-    ----------
-    decoder : Decoder or None
-        None takes the one for the first object in the file.
-    """
-
-    def __init__(self, path: Path, options: ReadOptions, *, decoder: Decoder | None = None) -> None:
-        self._path, self._options, self._decoder = path, options, decoder
-        self._tail = FileTail(path, limit_bytes=options.limit_line_bytes)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file; a second call does nothing."""
-        self._tail.close()
-
-    def poll(self) -> Iterator[TokenTrace | Problem]:
-        """Yield what the lines completed since the last call hold."""
-        for item in self._tail.poll():
-            yield from (item,) if isinstance(item, Problem) else self._decode(item)
-
-    def finish(self) -> Iterator[TokenTrace | Problem]:
-        """Yield what stands after the last line end."""
-        for line in self._tail.finish():
-            yield from self._decode(line)
-
-    def _decode(self, line: Line) -> tuple[TokenTrace | Problem, ...]:
-        return decode_line(line, self._decoder or self._decode_first, file=str(self._path))
+    def __init__(self, path: Path, options: ReadOptions) -> None:
+        super().__init__(path, self._decode_first, limit_bytes=options.limit_line_bytes)
+        self._options = options
 
     def _decode_first(self, row: Row, index: int) -> tuple[TokenTrace, ...]:
         found = format_of(row)
@@ -119,38 +80,26 @@ def decoder_of(found: DumpFormat, path: Path, options: ReadOptions) -> Decoder:
             return RecordedDecoder(path, Role.INFERENCE, options)
         case DumpFormat.RECORDED_TRAIN:
             return RecordedDecoder(path, Role.TRAIN, options)
+        case DumpFormat.RECORDED_REFERENCE:
+            return RecordedDecoder(path, Role.REFERENCE, options)
         case DumpFormat.NEMO_RL:
             return NemoDecoder(path, options, ticks=count())
         case DumpFormat.PRIME_RL:
             return PrimeDecoder(options, ticks=count())
 
 
-class GrowingFolder:
+class GrowingFolder(NewestFile):
     """A folder that gets new NeMo-RL files or prime-rl steps; owns the file being read.
 
     A prime-rl step is read once: when a restarted trainer writes a step again, it is not.
     """
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
+        super().__init__()
         self._path, self._options = path, options
         self._ticks = count()
         self._steps_read: set[str] = set()
-        self._file: GrowingFile | None = None
         self._file_step = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file being read; a second call does nothing."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
 
     def poll(self) -> Iterator[TokenTrace | Problem]:
         """Yield what new steps hold."""
@@ -158,32 +107,22 @@ class GrowingFolder:
             if folder.name not in self._steps_read and is_stable(folder):
                 self._steps_read.add(folder.name)
                 yield from read_step(folder, self._options, ticks=self._ticks)
-        yield from self._poll_file()
+        yield from self.poll_file()
         for file in self._newer_files():
-            yield from self._turn_to(file)
-
-    def finish(self) -> Iterator[TokenTrace | Problem]:
-        """Yield what stands after the last line end of the newest file."""
-        if self._file is not None:
-            yield from self._file.finish()
+            yield from self._read(file)
 
     def _newer_files(self) -> list[Path]:
         return [file for file in nemo_files(self._path) if int(step_of(file)) > self._file_step]
 
-    def _turn_to(self, file: Path) -> Iterator[TokenTrace | Problem]:
+    def _read(self, file: Path) -> Iterator[TokenTrace | Problem]:
         # The trainer writes a file in one go: once a newer one is there, the older is done.
-        yield from self._poll_file()
-        yield from self.finish()
-        self.close()
+        yield from self.end_file()
         self._file_step = int(step_of(file))
-        decoder = NemoDecoder(file, self._options, ticks=self._ticks)
+        decoder, limit_bytes = (
+            NemoDecoder(file, self._options, ticks=self._ticks),
+            self._options.limit_line_bytes,
+        )
         if file.suffix == ".gz":  # an archived step does not grow
-            lines = read_lines(file, limit_bytes=self._options.limit_line_bytes)
-            yield from decode_lines(lines, decoder, file=str(file))
+            yield from decode_lines(read_lines(file, limit_bytes=limit_bytes), decoder, file=str(file))
         else:
-            self._file = GrowingFile(file, self._options, decoder=decoder)
-            yield from self._poll_file()
-
-    def _poll_file(self) -> Iterator[TokenTrace | Problem]:
-        if self._file is not None:
-            yield from self._file.poll()
+            yield from self.turn_to(GrowingLines(file, decoder, limit_bytes=limit_bytes))

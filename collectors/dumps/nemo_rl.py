@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from paritas.collectors.dumps.credit import advantage_of, one_number, reward_of
 from paritas.collectors.dumps.decode import decode_lines
 from paritas.collectors.dumps.fields import (
     Row,
@@ -109,7 +110,7 @@ class NemoDecoder:
         line = BothKernels(
             sequence_id=f"{self._name}/{sample_index(row, index)}",
             event_ns=self._options.event_ns(next(self._ticks)),
-            attributes=self._labels(row),
+            attributes={**self._labels(row), **advantage_in(row, ~masked)},
             token=token,
             masked=masked,
             inference=with_missing(inference, train, masked),
@@ -119,7 +120,7 @@ class NemoDecoder:
 
     def _labels(self, row: Row) -> dict[str, str]:
         step = {"step": self._step} if self._step else {}
-        return {**step, **environment_of(row), **reward_of(row)}
+        return {**step, **environment_of(row), **reward_of(row.get("rewards"))}
 
 
 def columns_of(row: Row) -> tuple[NDArray[np.int64], NDArray[np.bool_], Scores, Scores]:
@@ -174,11 +175,16 @@ def environment_of(row: Row) -> dict[str, str]:
     return labels_of({"environment": name}, frozenset()) if isinstance(name, str) else {}
 
 
-def reward_of(row: Row) -> dict[str, str]:
-    """Return the label ``reward`` out of ``rewards``, where it is one finite number."""
-    told = scalar(row, "rewards")["rewards"] if "rewards" in row else None
-    is_number = isinstance(told, int | float) and not isinstance(told, bool) and np.isfinite(told)
-    return labels_of({"reward": told}, frozenset()) if is_number else {}
+def advantage_in(row: Row, counted: NDArray[np.bool_]) -> dict[str, str]:
+    """Return the label ``advantage`` out of ``advantages``: a padded column, or one number."""
+    if row.get("advantages") is None:
+        return {}
+    told = vector(row, "advantages")
+    if not isinstance(told, list) or len(told) == 1:
+        return advantage_of(one_number(told), counted)
+    padded = len(sequence("token_ids", vector(row, "token_ids")))
+    check_lengths({"token_ids": padded, "advantages": len(told)})
+    return advantage_of(told[1 : counted.size + 1], counted)
 
 
 def with_missing(scores: Scores, partner: Scores, masked: NDArray[np.bool_]) -> Scores:

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from paritas.collectors.dumps.credit import advantage_of
 from paritas.collectors.dumps.decode import decode_lines
 from paritas.collectors.dumps.fields import (
     Row,
@@ -160,12 +161,18 @@ class PrimeDecoder:
             nullable(row, name, ids.size) for name in ("inference_logprobs", "trainer_logprobs")
         )
         environment = labels_of({"environment": text(row, "env_name")}, frozenset())
+        masked = masked_of(row, ids.size)
         line = BothKernels(
             sequence_id=f"{step}/{rank}/{index if exported is None else exported}",
             event_ns=self._options.event_ns(next(self._ticks)),
-            attributes={"step": str(step), "rank": str(rank), **environment},
+            attributes={
+                "step": str(step),
+                "rank": str(rank),
+                **environment,
+                **advantage_of(row.get("advantages"), ~masked),
+            },
             token=ids,
-            masked=masked_of(row, ids.size),
+            masked=masked,
             inference=inference,
             train=train,
         )

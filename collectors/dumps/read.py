@@ -38,6 +38,8 @@ def read_dump(path: Path, options: ReadOptions) -> Iterator[TokenTrace | Problem
             return read_recorded(path, Role.INFERENCE, options)
         case DumpFormat.RECORDED_TRAIN:
             return read_recorded(path, Role.TRAIN, options)
+        case DumpFormat.RECORDED_REFERENCE:
+            return read_recorded(path, Role.REFERENCE, options)
         case DumpFormat.NEMO_RL:
             return read_nemo_rl(path, options)
         case DumpFormat.PRIME_RL:

@@ -23,6 +23,7 @@ class DumpFormat(StrEnum):
 
     RECORDED_INFERENCE = "recorded_inference"  # the serving side of a recorded pair
     RECORDED_TRAIN = "recorded_train"  # the training side of one
+    RECORDED_REFERENCE = "recorded_reference"  # what the kernel of a reference model said
     NEMO_RL = "nemo_rl"
     PRIME_RL = "prime_rl"
 
@@ -44,7 +45,7 @@ def recognise(path: Path) -> DumpFormat:
     """Return the format of a file, or of the dump in a folder, by what is written in it.
 
     A file is what its first JSON object is.  A recorded line is of the training kernel
-    unless it says ``"role": "inference"`` or holds what only a sampler knows
+    unless it says ``"role": "inference"`` or ``"reference"``, or holds what only a sampler knows
     (``logprobs_mode``, ``prompt_token_ids``, ``finish_reason``, ``metrics``).  A folder is
     what its first file with an object is, of those that the layout of NeMo-RL or prime-rl
     names.
@@ -101,6 +102,8 @@ def format_of(row: Row) -> DumpFormat | None:
     if fields >= NEMO_FIELDS:
         return DumpFormat.NEMO_RL
     if fields >= RECORDED_FIELDS:
+        if row.get("role") == "reference":
+            return DumpFormat.RECORDED_REFERENCE
         sampled = "role" not in row and not INFERENCE_FIELDS.isdisjoint(fields)
         inference = sampled or row.get("role") == "inference"
         return DumpFormat.RECORDED_INFERENCE if inference else DumpFormat.RECORDED_TRAIN

@@ -7,13 +7,14 @@ three for the same tokens in the same order, and little else; where its scorer h
 distributions, ``exact`` says how far they are apart at each token.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from paritas.collectors.dumps.credit import advantage_of, reward_of
 from paritas.collectors.dumps.decode import decode_lines
 from paritas.collectors.dumps.fields import Row, check_lengths, floats, label, parse_row, required, token_ids
 from paritas.collectors.dumps.lines import Line, check_file, read_lines
@@ -88,7 +89,7 @@ class RecordedDecoder:
             weights_version=label(row, "weights_version"),
             weights_digest=label(row, "weights_digest"),
             sampling=sampling,
-            attributes=labels_of(row, RESERVED),
+            attributes=attributes_of(row, ids.size),
             event_ns=event_ns_of(row, self._options.event_ns(index)),
             top=self._top(row, ids),
             timings=timings_of(row),
@@ -143,6 +144,13 @@ def depth_of_line(line: Line | Problem) -> Depth:
         return depth_of(parse_top(row.get("top_logprobs"), ids))
     except LineError:
         return Depth()
+
+
+def attributes_of(row: Row, n: int) -> Mapping[str, str]:
+    """Return the labels; ``advantages`` and ``rewards``, as trainers call their columns, where none is a label."""
+    everywhere = np.ones(n, np.bool_)
+    columns = {**advantage_of(row.get("advantages"), everywhere), **reward_of(row.get("rewards"))}
+    return {**columns, **labels_of(row, RESERVED)}
 
 
 def sequence_id_of(row: Row) -> str:

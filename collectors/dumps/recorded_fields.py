@@ -47,7 +47,7 @@ RESERVED = frozenset(
         "extra",
         *("sample_id", "group_id", "role", "weights_version", "weights_digest"),
         *("temperature", "top_p", "top_k", "min_p", "processors", "logprobs_mode"),
-        *("event_ns", "timestamp", "metrics"),
+        *("event_ns", "timestamp", "metrics", "advantages", "rewards"),
         *("token_ids", "prompt_token_ids", "logprobs", "top_logprobs", "exact"),
     }
 )

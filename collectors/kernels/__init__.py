@@ -8,10 +8,11 @@ when a kernel of theirs is opened, not before.
 
 from paritas.collectors.kernels.kernel import Answer, Ask, Decoder, Forward, Sampler, Scored, Scorer
 from paritas.collectors.kernels.local import LocalSampler, LocalScorer
-from paritas.collectors.kernels.opening import open_sampler, open_scorer
+from paritas.collectors.kernels.opening import open_sampler, open_scorer, open_twice
 from paritas.collectors.kernels.prompts import Prompt, read_prompts
 from paritas.collectors.kernels.spec import KernelSpec, parse_spec
 from paritas.collectors.kernels.suite import Suite, asks_of, run_suite, scoring_law
+from paritas.collectors.kernels.twice import Twice
 
 __all__ = [
     "Answer",
@@ -26,9 +27,11 @@ __all__ = [
     "Scored",
     "Scorer",
     "Suite",
+    "Twice",
     "asks_of",
     "open_sampler",
     "open_scorer",
+    "open_twice",
     "parse_spec",
     "read_prompts",
     "run_suite",

@@ -8,7 +8,7 @@ from paritas.collectors.kernels.kernel import Answer, Ask, Ids, Sampler, Scorer
 from paritas.collectors.kernels.prompts import Prompt
 from paritas.errors import UsageError
 
-__all__ = ["check_answer", "check_sizes", "check_tokenizers"]
+__all__ = ["check_answer", "check_room", "check_sizes", "check_tokenizers"]
 
 POLICY_HINT = "do they hold the same policy?"
 TOKENIZER_HINT = "save one tokenizer beside both, or give prompt_token_ids, which pass by the tokenizers"
@@ -27,9 +27,14 @@ def check_sizes(sampler: Sampler, scorer: Scorer, asks: Sequence[Ask]) -> None:
         message = f"the kernels have vocabularies of {sampler.vocabulary} and {scorer.vocabulary} tokens"
         raise UsageError(message, hint=POLICY_HINT)
     for kernel, flag in ((sampler, "--inference"), (scorer, "--train")):
-        long = next((ask for ask in asks if not _takes(kernel.context, ask)), None)
-        if long is not None and kernel.context is not None:
-            raise _too_long(long, kernel.context, flag)
+        check_room(kernel.context, asks, flag)
+
+
+def check_room(context: int | None, asks: Sequence[Ask], flag: str) -> None:
+    """Compare the longest response with the context of a kernel; raises `UsageError` where it is longer."""
+    long = next((ask for ask in asks if not _takes(context, ask)), None)
+    if long is not None and context is not None:
+        raise _too_long(long, context, flag)
 
 
 def _takes(context: int | None, ask: Ask) -> bool:

@@ -150,6 +150,22 @@ class HfModel:
         for start in range(0, len(tokens), CHUNK):
             yield _rows(told[start : start + CHUNK])
 
+    def responses(self, prompts: Sequence[Ids], tokens: Sequence[Ids]) -> list[Rows]:
+        """Return the logits at the response positions of several sequences: one micro-batch of a trainer.
+
+        Shorter sequences are padded on the right: under a causal mask no token looks there.
+        """
+        whole = [np.concatenate(pair) for pair in zip(prompts, tokens, strict=True)]
+        longest = max(ids.size for ids in whole)
+        kept = longest - min(prompt.size for prompt in prompts) + 1
+        padded = np.stack([np.pad(ids, (0, longest - ids.size)) for ids in whole])
+        told = self._forward(padded, use_cache=False, logits_to_keep=kept)
+        ends = ((p.size - 1, p.size - 1 + t.size) for p, t in zip(prompts, tokens, strict=True))
+        shift = longest - kept
+        return [
+            _rows(row[start - shift : stop - shift]) for row, (start, stop) in zip(told, ends, strict=True)
+        ]
+
     def _forward(self, ids: Ids, **named: Any) -> Any:
         """Return the logits of one pass; what a device cannot do or hold is a person's to mend."""
         torch = pytorch()

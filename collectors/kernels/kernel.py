@@ -10,7 +10,18 @@ from numpy.typing import NDArray
 from paritas.exact import ExactDrift
 from paritas.records import KernelIdentity, Sampling
 
-__all__ = ["Answer", "Ask", "Decoder", "Forward", "Sampler", "Scored", "Scorer", "TopRows"]
+__all__ = [
+    "Answer",
+    "Ask",
+    "Decoder",
+    "Encoder",
+    "Forward",
+    "LocalModel",
+    "Sampler",
+    "Scored",
+    "Scorer",
+    "TopRows",
+]
 
 Ids = NDArray[np.int64]
 Rows = NDArray[np.float32]
@@ -105,6 +116,16 @@ class Sampler(Protocol):
         ...
 
 
+class Encoder(Protocol):
+    """Knows how prompts become tokens."""
+
+    vocabulary: int | None
+
+    def encode(self, text: str, messages: Sequence[Mapping[str, str]]) -> Ids:
+        """Return the token ids of a text, or of a chat where `messages` is not empty."""
+        ...
+
+
 class Scorer(Protocol):
     """Scores given responses, and knows how prompts become tokens."""
 
@@ -160,4 +181,16 @@ class Forward(Protocol):
 
     def response(self, prompt: Ids, tokens: Ids) -> Iterator[Rows]:
         """Yield logits at the n response positions in chunks of rows, one forward pass as in training."""
+        ...
+
+
+class LocalModel(Decoder, Forward, Protocol):
+    """A model in this process that does both, and scores in micro-batches."""
+
+    identity: KernelIdentity
+    vocabulary: int
+    context: int | None
+
+    def responses(self, prompts: Sequence[Ids], tokens: Sequence[Ids]) -> list[Rows]:
+        """Return the logits at the response positions of several sequences: one pass, padded on the right."""
         ...

@@ -7,13 +7,19 @@ from typing import Any
 from paritas.collectors.kernels.kernel import Sampler, Scorer
 from paritas.collectors.kernels.local import LocalSampler, LocalScorer
 from paritas.collectors.kernels.spec import KernelSpec
+from paritas.collectors.kernels.twice import AskedTwice, Replayed, ScoredTwice, Twice
 from paritas.collectors.kernels.vllm_http import VllmKernel
 from paritas.errors import UsageError
+from paritas.records import Role
 
-__all__ = ["open_sampler", "open_scorer"]
+__all__ = ["open_sampler", "open_scorer", "open_twice"]
 
 NEEDS = {"hf": ("torch", "transformers"), "llamacpp": ("llama_cpp",)}
 PACKAGES = {"llama_cpp": "llama-cpp-python", "compressed_tensors": "compressed-tensors"}
+ONE_SIZE = "decodes one sequence at a time in this process and has no other batch size"
+ONE_SIZE_HINT = (
+    "record llama-server at two values of --parallel, and give the recordings with --one and --other"
+)
 
 
 def open_scorer(spec: KernelSpec, *, top_k: int) -> Scorer:
@@ -32,6 +38,17 @@ def open_sampler(spec: KernelSpec, *, top_k: int) -> Sampler:
     if spec.kind == "vllm":
         return VllmKernel.connect(spec, top_k=top_k)
     return LocalSampler(_opened(spec), top_k=top_k)
+
+
+def open_twice(spec: KernelSpec, *, top_k: int) -> Twice:
+    """Open a kernel that is run at two batch sizes; raises as `open_scorer`, also where it has but one."""
+    if spec.kind == "vllm":
+        return AskedTwice(VllmKernel.connect(spec, top_k=top_k), spec.flag)
+    if spec.kind == "llamacpp":
+        raise UsageError(f"{spec.flag} {spec.kind}:{spec.target}: {ONE_SIZE}", hint=ONE_SIZE_HINT)
+    if spec.role is Role.TRAIN:
+        return ScoredTwice(_opened(spec), spec.law(), top_k=top_k)
+    return Replayed(_opened(spec), top_k=top_k)
 
 
 def _opened(spec: KernelSpec) -> Any:

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 
 from paritas.errors import UsageError
-from paritas.records import Role
+from paritas.records import Role, Sampling
 
 __all__ = ["KernelSpec", "parse_spec"]
 
@@ -70,26 +70,38 @@ class KernelSpec:
         Folder, address or file.
     options : mapping of str to str
         As written, and checked.
+    flag : str
+        The option of the command line that it came from.
     """
 
     role: Role
     kind: str
     target: str
     options: Mapping[str, str] = field(default_factory=dict)
+    flag: str = ""
 
-    @property
-    def flag(self) -> str:
-        """The option of the command line that it came from."""
-        return f"--{self.role.value}"
+    def __post_init__(self) -> None:
+        """Name the option by the role where none is told."""
+        object.__setattr__(self, "flag", self.flag or f"--{self.role.value}")
 
     def number(self, name: str) -> float | None:
         """Return an option as a number; None if it was not given."""
         text = self.options.get(name)
         return None if text is None else float(text)
 
+    def law(self) -> Sampling:
+        """Return the parts of a law that were given with the kernel."""
+        temperature, top_p, top_k, min_p = (self.number(name) for name in LAW)
+        return Sampling(temperature, top_p, None if top_k is None else int(top_k), min_p)
 
-def parse_spec(text: str, role: Role) -> KernelSpec:
+
+def parse_spec(text: str, role: Role, *, flag: str = "") -> KernelSpec:
     """Read a kernel's text.
+
+    Parameters
+    ----------
+    flag : str
+        What errors call it; ``--train`` or ``--inference``, by its role, where empty.
 
     Raises
     ------
@@ -102,51 +114,53 @@ def parse_spec(text: str, role: Role) -> KernelSpec:
     >>> spec.kind, spec.target, dict(spec.options)
     ('hf', 'models/policy', {'dtype': 'bfloat16'})
     """
+    flag = flag or f"--{role.value}"
     head, *rest = text.split(",")
     kind, colon, target = head.partition(":")
     takes = OPTIONS.get((role, kind))
     if takes is None or not colon:
-        raise _unknown_kind(text, kind, role)
+        raise _unknown_kind(text, kind, flag)
     if not target:
-        raise UsageError(f"--{role.value} {text}: names no kernel after {kind}:", hint=KINDS_HINT)
-    options = dict(_option(part, kind, role, takes) for part in rest)
+        raise UsageError(f"{flag} {text}: names no kernel after {kind}:", hint=KINDS_HINT)
+    options = dict(_option(part, kind, flag, takes) for part in rest)
     if len(options) < len(rest):
-        raise UsageError(f"--{role.value} {text}: an option is given twice", hint=TWICE_HINT)
-    return KernelSpec(role, kind, target, options)
+        raise UsageError(f"{flag} {text}: an option is given twice", hint=TWICE_HINT)
+    return KernelSpec(role, kind, target, options, flag)
 
 
-def _unknown_kind(text: str, kind: str, role: Role) -> UsageError:
+def _unknown_kind(text: str, kind: str, flag: str) -> UsageError:
     if (Role.INFERENCE, kind) in OPTIONS and ":" in text:
         hint = "hf:DIR: only a kernel in this process scores tokens as a trainer does"
-        return UsageError(f"--{role.value} {text}: {kind} is for --inference", hint=hint)
-    return UsageError(f"--{role.value} {text}: no such kind of kernel", hint=KINDS_HINT)
+        option = "--inference" if flag == f"--{Role.TRAIN.value}" else f"--role {Role.INFERENCE.value}"
+        return UsageError(f"{flag} {text}: {kind} is for {option}", hint=hint)
+    return UsageError(f"{flag} {text}: no such kind of kernel", hint=KINDS_HINT)
 
 
-def _option(part: str, kind: str, role: Role, takes: Choices) -> tuple[str, str]:
+def _option(part: str, kind: str, flag: str, takes: Choices) -> tuple[str, str]:
     name, equals, value = part.partition("=")
     if not equals or not value:
         hint = "options are NAME=VALUE, separated by commas; a path may hold no comma"
-        raise UsageError(f"--{role.value}: option {part!r} has no value", hint=hint)
+        raise UsageError(f"{flag}: option {part!r} has no value", hint=hint)
     if name not in takes:
-        raise UsageError(f"--{role.value}: {kind} takes no option {name!r}", hint=_near(name, takes))
+        raise UsageError(f"{flag}: {kind} takes no option {name!r}", hint=_near(name, takes))
     allowed = takes[name]
     if allowed is not None and value not in allowed:
         hint = f"known are {', '.join(allowed)}"
-        raise UsageError(f"--{role.value}: unknown {name} {value!r}", hint=hint)
+        raise UsageError(f"{flag}: unknown {name} {value!r}", hint=hint)
     if name in RANGES:
-        _check_number(name, value, role)
+        _check_number(name, value, flag)
     return name, value
 
 
-def _check_number(name: str, text: str, role: Role) -> None:
+def _check_number(name: str, text: str, flag: str) -> None:
     allowed = RANGES[name]
     hint = f"{name} is {allowed.says}"
     try:
         value = float(text)
     except ValueError as error:
-        raise UsageError(f"--{role.value}: {name}={text} is no number", hint=hint) from error
+        raise UsageError(f"{flag}: {name}={text} is no number", hint=hint) from error
     if not allowed.holds(value):
-        raise UsageError(f"--{role.value}: {name}={text} is out of range", hint=hint)
+        raise UsageError(f"{flag}: {name}={text} is out of range", hint=hint)
 
 
 def _near(name: str, takes: Choices) -> str:

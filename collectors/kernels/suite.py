@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from paritas.collectors.kernels.fit import check_answer, check_sizes
-from paritas.collectors.kernels.kernel import Answer, Ask, Ids, Sampler, Scored, Scorer
+from paritas.collectors.kernels.kernel import Answer, Ask, Encoder, Ids, Sampler, Scored, Scorer
 from paritas.collectors.kernels.prompts import Prompt
 from paritas.errors import UsageError
 from paritas.records import LogprobSemantics, Sampling
@@ -37,7 +37,7 @@ class Suite:
     seed: int = 0
 
 
-def asks_of(suite: Suite, scorer: Scorer) -> list[Ask]:
+def asks_of(suite: Suite, scorer: Encoder | Scorer) -> list[Ask]:
     """Tokenise the prompts, by the training kernel's tokenizer, and name every response."""
     return [
         Ask(
@@ -60,7 +60,7 @@ def _seed(seed: int, name: str, number: int) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "little") >> 1
 
 
-def _encoded(prompt: Prompt, scorer: Scorer) -> Ids:
+def _encoded(prompt: Prompt, scorer: Encoder | Scorer) -> Ids:
     ids = np.array(prompt.token_ids, np.int64)
     if not ids.size:
         ids = scorer.encode(prompt.text, prompt.messages)

@@ -105,7 +105,7 @@ class VllmKernel:
 
     def sample(self, asks: Sequence[Ask], law: Sampling) -> list[Answer]:
         """Send one request a response, together, and wait for all."""
-        with ThreadPoolExecutor(MANY) as pool:
+        with ThreadPoolExecutor(max(len(asks), 1)) as pool:
             return list(pool.map(lambda ask: self._answer(ask, law), asks))
 
     def _answer(self, ask: Ask, law: Sampling) -> Answer:

@@ -8,7 +8,8 @@ aiohttp (``pip install 'paritas[proxy]'``).
 from paritas.collectors.openai.columns import Columns, Doubt, columns_of
 from paritas.collectors.openai.engines import Engine, EngineFacts, facts_of
 from paritas.collectors.openai.observation import Context, Observation, Seen
-from paritas.collectors.openai.requests import ROUTES, Plan, Route, Strip, Unobserved, plan_of
+from paritas.collectors.openai.plans import ROUTES, Plan, Route, Strip, Unobserved
+from paritas.collectors.openai.requests import plan_of
 from paritas.collectors.openai.responses import Entry, Spoken, read_prompt_logprobs
 from paritas.collectors.openai.strip import strip
 

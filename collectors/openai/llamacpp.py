@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from paritas.collectors.openai.requests import Plan
+from paritas.collectors.openai.plans import Plan
 from paritas.collectors.openai.responses import Spoken
 from paritas.records import Timings
 
@@ -38,7 +38,7 @@ def hides_tokens(spoken: Spoken, plan: Plan, *, counted: int | None) -> bool:
     Examples
     --------
     >>> from paritas.collectors.openai.responses import Entry
-    >>> from paritas.collectors.openai.requests import Route
+    >>> from paritas.collectors.openai.plans import Route
     >>> plan, two = Plan(Route.CHAT, b"", b""), [Entry(7, -0.5), Entry(8, -0.25)]
     >>> [hides_tokens(Spoken(entries=two, is_wide=wide), plan, counted=3) for wide in (False, True)]
     [False, True]

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from aiohttp import web
 
 from paritas.collectors.openai.naming import Names, Traceparent, traceparent_of
-from paritas.collectors.openai.requests import Plan
+from paritas.collectors.openai.plans import Plan
 from paritas.records import trace_id_of
 
 __all__ = ["cut_off", "error_response", "read_at_most", "rest_of", "streamed", "trace_context", "write"]

@@ -13,7 +13,7 @@ from paritas.collectors.openai.engines import Engine, EngineFacts
 from paritas.collectors.openai.llamacpp import hides_tokens, timings_of_llamacpp
 from paritas.collectors.openai.meta import timings_in
 from paritas.collectors.openai.naming import Names
-from paritas.collectors.openai.requests import Plan, Route
+from paritas.collectors.openai.plans import Plan, Route
 from paritas.collectors.openai.responses import Spoken, weights_of
 from paritas.records import Timings, TokenTrace
 from paritas.tokens import TokenHasher

@@ -32,9 +32,10 @@ from paritas.collectors.openai.messages import (
 )
 from paritas.collectors.openai.naming import is_in_share, names_of
 from paritas.collectors.openai.observation import Context, Observation
+from paritas.collectors.openai.plans import ROUTES, Plan, Route, Unobserved, without_observation
 from paritas.collectors.openai.probing import probe
 from paritas.collectors.openai.proxy_settings import ProxySettings
-from paritas.collectors.openai.requests import ROUTES, Plan, Route, Unobserved, plan_of, without_observation
+from paritas.collectors.openai.requests import plan_of
 from paritas.collectors.openai.tally import Outcome, ProxyFault, Tally, page
 from paritas.collectors.openai.watching import EventWatcher, Passing, WholeWatcher
 from paritas.tokens import TokenHasher

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from paritas.collectors.openai.requests import Strip
+from paritas.collectors.openai.plans import Strip
 
 __all__ = ["strip", "written"]
 

@@ -10,7 +10,7 @@ from paritas.collectors.emitter_queue import EmitterReading
 from paritas.collectors.openai.columns import Doubt
 from paritas.collectors.openai.engines import EngineFacts
 from paritas.collectors.openai.observation import Seen
-from paritas.collectors.openai.requests import Unobserved
+from paritas.collectors.openai.plans import Unobserved
 
 __all__ = ["Outcome", "ProxyFault", "Tally", "page"]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from paritas.collectors.openai.observation import Observation
-from paritas.collectors.openai.requests import Strip
+from paritas.collectors.openai.plans import Strip
 from paritas.collectors.openai.streams import EventCutter, data_of, with_data
 from paritas.collectors.openai.strip import strip, written
 from paritas.collectors.openai.tally import ProxyFault, Tally

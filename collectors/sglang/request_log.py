@@ -6,15 +6,11 @@ One JSON line a request, a new file each hour (``sglang-request-metrics-20261128
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from paritas.clock import Clock
-from paritas.collectors.dumps.decode import decode_line
 from paritas.collectors.dumps.fields import Row
-from paritas.collectors.dumps.lines import Line
+from paritas.collectors.dumps.growing import GrowingLines, NewestFile, until_stopped
 from paritas.collectors.dumps.problem import LineError, Problem, ProblemReason
-from paritas.collectors.dumps.tail import FileTail
 from paritas.collectors.sglang.requests import SglangSource, request_in_line, trace_of_request
 from paritas.errors import UsageError
 from paritas.records import TokenTrace
@@ -39,16 +35,10 @@ def follow_request_log(
         The folder does not exist.
     """
     with RequestLog(folder, source) as log:
-        stopping = False
-        while not stopping:
-            stopping = stop.is_set()
-            yield from log.poll()
-            if not stopping:
-                clock.wait(stop, timeout_s=poll_s)
-        yield from log.finish()
+        yield from until_stopped(log, clock=clock, stop=stop, poll_s=poll_s)
 
 
-class RequestLog:
+class RequestLog(NewestFile):
     """The files of one folder, oldest first; owns the one being read.
 
     Parameters
@@ -63,49 +53,18 @@ class RequestLog:
     ) -> None:
         if not folder.is_dir():
             raise UsageError(f"{folder}: is no folder", hint="name the one of --export-metrics-to-file-dir")
+        super().__init__()
         self._folder, self._source, self._limit_bytes = folder, source, limit_line_bytes
-        self._tail: FileTail | None = None
         self._name = ""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file being read; a second call does nothing."""
-        if self._tail is not None:
-            self._tail.close()
-            self._tail = None
 
     def poll(self) -> Iterator[TokenTrace | Problem]:
         """Yield what was written since the last call."""
-        yield from self._read()
+        yield from self.poll_file()
         for file in sorted(self._folder.glob(FILES)):
             if file.name > self._name:
-                # The hour is over: what stands in the older file is all there will be.
-                yield from self._read()
-                yield from self.finish()
-                self.close()
-                self._name, self._tail = file.name, FileTail(file, limit_bytes=self._limit_bytes)
-                yield from self._read()
-
-    def finish(self) -> Iterator[TokenTrace | Problem]:
-        """Yield what stands after the last line end."""
-        if self._tail is not None:
-            for line in self._tail.finish():
-                yield from self._decoded(line)
-
-    def _read(self) -> Iterator[TokenTrace | Problem]:
-        if self._tail is not None:
-            for item in self._tail.poll():
-                yield from (item,) if isinstance(item, Problem) else self._decoded(item)
-
-    def _decoded(self, line: Line) -> tuple[TokenTrace | Problem, ...]:
-        return decode_line(line, self._trace, file=str(self._folder / self._name))
+                yield from self.end_file()  # the hour is over: what stands in the older file is all there will be
+                self._name = file.name
+                yield from self.turn_to(GrowingLines(file, self._trace, limit_bytes=self._limit_bytes))
 
     def _trace(self, row: Row, index: int) -> tuple[TokenTrace, ...]:
         del index

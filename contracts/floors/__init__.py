@@ -1,7 +1,6 @@
 """Measured floors: how much a kernel drifts from itself, signed, and limits relative to it (docs/floors.md)."""
 
-from paritas.contracts.floors.envelope import sign, verify
-from paritas.contracts.floors.files import key_pair, read_floor, write_floor
+from paritas.contracts.floors.files import read_floor, write_floor
 from paritas.contracts.floors.record import FloorValue, MeasuredFloor, options_of
 from paritas.contracts.floors.resolve import floor_notes, with_floors
 
@@ -9,11 +8,8 @@ __all__ = [
     "FloorValue",
     "MeasuredFloor",
     "floor_notes",
-    "key_pair",
     "options_of",
     "read_floor",
-    "sign",
-    "verify",
     "with_floors",
     "write_floor",
 ]

@@ -74,6 +74,27 @@ CLAUSES = [
         "quantile",
         TIGHTENS,
     ),
+    (
+        "runtime",
+        "{id: a, statistic: time_to_first_token, quantile: 0.9, at_most: 1s}",
+        "{id: a, statistic: time_to_first_token, quantile: 0.9, at_most: 1s, window: 1000 steps}",
+        "window",
+        INCOMPARABLE,
+    ),
+    (
+        "runtime",
+        "{id: a, statistic: time_to_first_token_shape, at_most: 0.1}",
+        "{id: a, statistic: time_to_first_token_shape, at_most: 0.1, baseline: 50}",
+        "baseline",
+        INCOMPARABLE,
+    ),
+    (
+        "observability",
+        "{id: a, statistic: agent_silence, at_most: 1m}",
+        "{id: a, statistic: agent_silence, at_most: 1m, agents: [pod-1]}",
+        "agents",
+        TIGHTENS,
+    ),
     ("numerical", BASE, "{id: a, statistic: tv, at_most: 0.03}", "at_most", LOOSENS),
     ("numerical", BASE, "{id: a, statistic: tv_topk, at_most: 0.02}", "statistic", INCOMPARABLE),
     (
@@ -127,6 +148,12 @@ SECTIONS = [
         LOOSENS,
     ),
     ("compare: {pair_within: 1m}", "compare: {pair_within: 2m}", "compare.pair_within_s", LOOSENS),
+    (
+        "compare: {sampling: {at_least: 0.1}}",
+        "compare: {sampling: {at_least: 0.2}}",
+        "compare.sampling.at_least",
+        INCOMPARABLE,
+    ),
     ("compare: {unit: group}", "compare: {unit: sequence}", "compare.unit", INCOMPARABLE),
     (
         "false_alarms: {at_most: 1, per: 1d}",

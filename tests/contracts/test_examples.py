@@ -38,6 +38,7 @@ CASES = {
     "gspo": (group_of_four, NOISE, {"sequence-clip-rate"}),
     "trpo": (None, NOISE, {"trust-region"}),
     "dpo": (preference, NOISE, {"margin"}),
+    "dpo-reference": (preference, NOISE, {"margin"}),
     "rlhf-reward": (rewarded, {"tilt": -0.8, "noise": 0.0}, {"reward-loss"}),
     "calibration": (None, {"scale": 1 / 1.6}, {"confidence"}),
     "distillation": (None, NOISE, {"teacher"}),
@@ -56,7 +57,8 @@ def own(judgement, name):
 
 
 def test_every_example_has_a_case():
-    assert {path.stem for path in FOLDER.glob("*.yaml")} == set(CASES)
+    service = {"service", "sampled"}  # test_service_examples.py
+    assert {path.stem for path in FOLDER.glob("*.yaml")} == set(CASES) | service
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -85,7 +87,7 @@ def test_broken_kernels_violate_the_objective(name, tmp_path):
     assert {clause for clause, v in found.items() if v.state is State.VIOLATED} == broken
 
 
-@pytest.mark.parametrize("name", ["ppo", "dpo", "rlhf-reward"])
+@pytest.mark.parametrize("name", ["ppo", "dpo", "dpo-reference", "rlhf-reward"])
 def test_without_its_labels_an_objective_is_not_reported(name, tmp_path):
     found = judge_recording(load_contract(FOLDER / f"{name}.yaml"), *record(tmp_path, sequences=20))
     reasons = {v.clause: v.reason for v in own(found, name).values() if v.clause != "phantom-clip"}

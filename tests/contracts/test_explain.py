@@ -24,7 +24,7 @@ KL(q||p) by the k3 estimator; can be refuted, never certified.
 
 estimator  mean over tokens of w - 1 - ell
 limit      at_most
-judged as  mean of an unbounded value: data can refute the limit, never certify it
+judged as  mean that data can show to be above the limit, and nothing can certify
 can pass   no: keep it out of promotion gates (stages: [full])
 needs      log-probabilities of both kernels for the same tokens
 blind to   missing support: truncation makes it smaller

@@ -34,10 +34,12 @@ class Reason(StrEnum):
 
     CERTIFIED = "certified"  # the e-process against "limit exceeded" passed 1/alpha
     REFUTED = "refuted"  # the e-process against "limit kept" passed 1/alpha
+    SHAPE = "shape"  # refuted: the distribution is no longer that of the reference
     COUNTEREXAMPLE = "counterexample"  # one observation contradicts a limit of zero or a supremum
     MATCHED = "matched"  # observed identity equals the declared one
     DIFFERS = "differs"  # observed identity differs from the declared one
     NEEDS_MORE_UNITS = "needs_more_units"
+    BETWEEN_BOUNDS = "between_bounds"  # the limit lies inside a histogram's bucket: more units cannot decide it
     CERTIFICATE_LOST = (
         "certificate_lost"  # a derived limit is exceeded: it proves nothing any more, and breaks nothing
     )
@@ -46,6 +48,7 @@ class Reason(StrEnum):
     COVERAGE = "coverage"  # too much is missing for any pass
     GAP = "gap"  # records were lost on the way: what they said nobody knows
     NO_UNITS = "no_units"
+    LEARNING = "learning"  # the reference is not yet complete
     NOT_REPORTED = "not_reported"  # the input lacks what the statistic needs
     NOT_APPLICABLE = "not_applicable"  # the clause belongs to another stage
 

@@ -126,7 +126,7 @@ def test_arbitrary_log_probabilities_lose_no_token(name: str, path: Path, n: int
         field: data.draw(column) for field in names.get(name, ["inference_logprobs", "trainer_logprobs"])
     }
     changes |= {"loss_mask": [True] * n, "token_loss_mask": [1] * n, "input_lengths": n}
-    changes |= {"rl_weights": None, "ref_kl_weights": None}
+    changes |= {"rl_weights": None, "ref_kl_weights": None, "advantages": None}
     path.write_bytes(encode(make(**changes)))
     items = list(read(path))
     check(items, path, per_line)

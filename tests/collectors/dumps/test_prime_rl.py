@@ -32,7 +32,8 @@ def test_steps_and_ranks_in_order(tmp_path: Path) -> None:
         items = list(read_prime_rl(named, raw_options()))
         assert ids(items) == ["9/2/0", "9/10/0", "10/2/0", "10/10/0"]
     assert [trace.kernel.role for trace in items[:2]] == [Role.INFERENCE, Role.TRAIN]
-    assert items[0].attributes == {"step": "9", "rank": "2", "environment": "math"}
+    told = {"step": "9", "rank": "2", "environment": "math", "advantage": "0.5"}
+    assert items[0].attributes == told
 
 
 def test_unstable_steps_are_named_at_the_end(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from engine_answers import HASHER, SGLANG, VLLM, chat, entry, seen_in, sglang
 
 from paritas.collectors.openai import Engine, facts_of, plan_of
 from paritas.collectors.openai.columns import columns_of
-from paritas.collectors.openai.requests import Route, Unobserved
+from paritas.collectors.openai.plans import Route, Unobserved
 from paritas.collectors.openai.responses import Spoken
 from paritas.records import LogprobSemantics, TokenStatus
 

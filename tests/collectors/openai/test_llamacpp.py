@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from paritas.collectors.openai import Engine, facts_of, plan_of
 from paritas.collectors.openai.llamacpp import timings_of_llamacpp
-from paritas.collectors.openai.requests import Route, Unobserved
+from paritas.collectors.openai.plans import Route, Unobserved
 from paritas.records import LogprobSemantics, TokenStatus
 
 VALID, MISSING, SENTINEL, NONFINITE = (

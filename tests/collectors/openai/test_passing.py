@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from paritas.collectors.openai import Strip, strip
 from paritas.collectors.openai.headers import answer_headers, request_headers
 from paritas.collectors.openai.naming import Names, is_in_share, names_of, traceparent_of
-from paritas.collectors.openai.requests import Route
+from paritas.collectors.openai.plans import Route
 from paritas.collectors.openai.streams import EventCutter, data_of, with_data
 from paritas.collectors.openai.tally import ProxyFault, Tally
 from paritas.collectors.openai.watching import EventWatcher, WholeWatcher

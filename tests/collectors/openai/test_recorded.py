@@ -7,7 +7,7 @@ import pytest
 from engine_answers import DATA, HASHER, VLLM, events, recorded, seen_in, told
 
 from paritas.collectors.openai import Entry, facts_of, read_prompt_logprobs
-from paritas.collectors.openai.requests import ROUTES, Route
+from paritas.collectors.openai.plans import ROUTES, Route
 from paritas.records import KernelIdentity, LogprobSemantics, Role, TokenStatus
 
 

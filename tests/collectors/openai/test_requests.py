@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paritas.collectors.openai import Engine, Strip, facts_of, plan_of
-from paritas.collectors.openai.requests import Route, Unobserved
+from paritas.collectors.openai.plans import Route, Unobserved
 
 NEW_VLLM = facts_of({"/version": {"version": "0.33.1"}})
 OTHER = facts_of({}, engine=Engine.OTHER)

@@ -7,9 +7,9 @@ from cryptography.hazmat.primitives import serialization as pem
 from cryptography.hazmat.primitives.asymmetric import ec
 from floor_cases import KEY, floor
 
-from paritas.contracts.floors import key_pair, read_floor, write_floor
-from paritas.contracts.floors.files import private_key, public_key
+from paritas.contracts.floors import read_floor, write_floor
 from paritas.errors import UsageError
+from paritas.signing import key_pair, private_key, public_key
 
 MEASURE = "\n  hint: paritas floor measure writes one"
 MAKE = "\n  hint: paritas floor key PRIVATE.pem PUBLIC.pem makes a pair"
