@@ -16,13 +16,14 @@ from pair_factory import EVERYTHING, clause
 
 from paritas.detectors.bank import Bank
 from paritas.detectors.display import Series
-from paritas.detectors.river_detectors import BETS, EProcess, SRDetector
+from paritas.detectors.river_detectors import BETS, BinarySRDetector, BudgetDetector, EProcess, SRDetector
 from paritas.detectors.rows import GRID, make_row
 from paritas.detectors.sequential import StartMass, log_mean
 from paritas.detectors.table import factors
 
 LIMIT = 0.02
 MANY = 100_000
+PERIOD = 10
 
 
 class BankRow:
@@ -51,6 +52,13 @@ def bank_state(detector):
 def direct_bank(values):
     """Sum over starts of mass times the product of what follows, averaged over bets."""
     mass = StartMass().of(np.arange(1, len(values) + 1), np.zeros(len(values)))
+    return _log(sum(mass[j] * _products(GRID.up(LIMIT), values[j:]) for j in range(len(values))))
+
+
+def direct_budget(values):
+    """The same with a period of ten values instead of hours."""
+    places = np.arange(1, len(values) + 1)
+    mass = StartMass().of(places, np.where(places == 1, 0.0, 1.0 / PERIOD))
     return _log(sum(mass[j] * _products(GRID.up(LIMIT), values[j:]) for j in range(len(values))))
 
 
@@ -84,6 +92,7 @@ class Subject:
     bad_counts_as: float | None = None
     river: bool = False
     many: int = MANY
+    is_binary: bool = False
     start: dict = field(default_factory=dict)
 
     def fed(self, values):
@@ -107,27 +116,35 @@ def alarms(detector, values):
     return places
 
 
+def river_state(detector):
+    """What a river detector holds and says."""
+    flags = {name: getattr(detector, name, None) for name in ("drift_detected", "warning_detected")}
+    return {**detector.state_dict(), **flags}
+
+
+def river_subject(detector_class, direct, wealth, *, is_binary=False, many=MANY, **parameters):
+    """A river detector of ours; `wealth` is that of its bets before the first value."""
+    return Subject(
+        detector_class.__name__,
+        lambda: detector_class(limit=LIMIT, **parameters),
+        river_state,
+        lambda d: d.log_evidence,
+        direct,
+        bad_counts_as=1.0,
+        river=True,
+        start={"n_units": 0, "n_bad": 0, "wealth": wealth},
+        is_binary=is_binary,
+        many=many,
+    )
+
+
 SUBJECTS = (
-    Subject(
-        "SRDetector",
-        lambda: SRDetector(limit=LIMIT, threshold=1e3),
-        lambda d: d.state_dict(),
-        lambda d: d.log_evidence,
-        direct_sr,
-        bad_counts_as=1.0,
-        river=True,
-        start={"n_units": 0, "n_bad": 0, "wealth": [None] * 8, "drift": False},
+    river_subject(SRDetector, direct_sr, [None] * 8, threshold=1e3, warning_threshold=50.0),
+    river_subject(EProcess, direct_process, [0.0] * 8, alpha=1e-3),
+    river_subject(
+        BinarySRDetector, direct_sr, [None] * 8, is_binary=True, threshold=1e3, warning_threshold=50.0
     ),
-    Subject(
-        "EProcess",
-        lambda: EProcess(limit=LIMIT, alpha=1e-3),
-        lambda d: d.state_dict(),
-        lambda d: d.log_evidence,
-        direct_process,
-        bad_counts_as=1.0,
-        river=True,
-        start={"n_units": 0, "n_bad": 0, "wealth": [0.0] * 8, "drift": False},
-    ),
+    river_subject(BudgetDetector, direct_budget, [None] * 10, many=20_000, alpha=1e-3, period=PERIOD),
     Subject("Bank", BankRow, bank_state, bank_evidence, direct_bank, many=5_000),
     Subject("Series", lambda: Series(LIMIT), lambda d: {**d.as_dict(), "skipped": d.skipped}),
 )

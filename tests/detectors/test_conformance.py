@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pair_factory import SEEDS
 
-from paritas.detectors.river_detectors import EProcess, SRDetector
+from paritas.detectors.river_detectors import BinarySRDetector, BudgetDetector, EProcess, SRDetector
 
 NAMES = [s.name for s in SUBJECTS]
 
@@ -36,12 +36,17 @@ def stream(kind, seed, n):
 @settings(max_examples=8)
 @given(st.sampled_from(["quiet", "loud", "rare", "zeros", "change"]), SEEDS, st.integers(2, 200))
 def test_every_detector_keeps_every_rule(subject, check, kind, seed, n):
-    check(subject, stream(kind, seed, n))
+    check(subject, seen_by(subject, stream(kind, seed, n)))
+
+
+def seen_by(subject, values):
+    """A detector of bits sees whether a value is large."""
+    return (values > LIMIT * 2).astype(float) if subject.is_binary else values
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=NAMES)
 def test_memory_does_not_grow(subject):
-    values = stream("quiet", 3, subject.many)
+    values = seen_by(subject, stream("quiet", 3, subject.many))
     detector = feed(subject.make(), values[: subject.many // 10])
     size = pickled_size(detector)
     assert pickled_size(feed(detector, values[subject.many // 10 :])) <= 1.2 * size + 200
@@ -49,18 +54,28 @@ def test_memory_does_not_grow(subject):
 
 def test_the_checks_see_alarms():
     """The loud streams above do alarm, so that the checks of flags and resets are not empty."""
-    for subject in SUBJECTS[:3]:
-        detector, alarmed = subject.make(), False
-        for value in stream("loud", 5, 150):
+    for subject in SUBJECTS[:-1]:
+        detector, alarmed, warned = subject.make(), False, False
+        for value in seen_by(subject, stream("loud", 5, 150)):
             detector.update(float(value))
             alarmed |= detector.drift_detected
+            warned |= getattr(detector, "warning_detected", True)
         assert alarmed, subject.name
+        assert warned, subject.name
 
 
 def test_bad_values_are_counted():
-    for detector in (SRDetector(threshold=1e30), EProcess(alpha=1e-30)):
+    for detector in (SRDetector(threshold=1e30), EProcess(alpha=1e-30), BudgetDetector(alpha=1e-30)):
         feed(detector, [0.1, math.nan, math.inf, -0.5])
         assert (detector.n_units, detector.n_bad) == (4, 3)
+
+
+def test_a_detector_of_bits_takes_anything_else_for_an_error():
+    detector, errors = BinarySRDetector(threshold=1e30), BinarySRDetector(threshold=1e30)
+    feed(detector, [0.5, math.nan, 2.0, -1.0, True, False, np.bool_(True)])
+    feed(errors, [1, 1, 1, 1, 1, 0, 1])
+    assert detector.n_bad == 4
+    assert detector.log_evidence == errors.log_evidence
 
 
 def test_an_alarm_stops_update_many_at_its_value():
