@@ -49,6 +49,7 @@ class AsyncSubscription:
         self._subscription = subscription
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="subscription")
         self._next: asyncio.Future[Delivery | None] | None = None
+        self._closed = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -56,6 +57,7 @@ class AsyncSubscription:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._closed = True
         self._subscription.close()
         await asyncio.to_thread(self._thread.shutdown)
 
@@ -65,6 +67,8 @@ class AsyncSubscription:
 
     async def __anext__(self) -> Delivery:
         """Wait for the next delivery; ends when the subscription is closed."""
+        if self._next is None and self._closed:
+            raise StopAsyncIteration
         if self._next is None:
             loop = asyncio.get_running_loop()
             self._next = loop.run_in_executor(self._thread, next, self._subscription, None)

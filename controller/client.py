@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from random import Random
 from types import TracebackType
 from typing import Any, Self
@@ -23,6 +24,7 @@ import grpc
 
 from paritas.clock import Clock, SystemClock
 from paritas.contracts.model import Requirement
+from paritas.controller.access.bearing import bearing
 from paritas.controller.backoff import Backoff, delay_s
 from paritas.controller.config import TlsFiles
 from paritas.controller.connection import Connection
@@ -77,6 +79,8 @@ class EscalationClient:
         Waits between tries.
     tls : TlsFiles or None
         CA, and certificate and key where the server asks for them.
+    token_file : Path or None
+        Holds the token this client shows, where the server has an access file; read for every call.
     timeout_s : float
         Deadline of one call.
     backoff : Backoff
@@ -96,6 +100,7 @@ class EscalationClient:
         *,
         clock: Clock | None = None,
         tls: TlsFiles | None = None,
+        token_file: Path | None = None,
         timeout_s: float = 5.0,
         backoff: Backoff | None = None,
     ) -> None:
@@ -107,7 +112,7 @@ class EscalationClient:
         self._closed = threading.Event()
         self._subscriptions: WeakSet[Subscription] = WeakSet()
         self._channel = _channel(target, tls)
-        self._stub: Any = pb_grpc.EscalationServiceStub(self._channel)
+        self._stub: Any = pb_grpc.EscalationServiceStub(bearing(self._channel, token_file))
 
     def __enter__(self) -> Self:
         return self

@@ -6,6 +6,8 @@ from typing import Any
 
 import grpc
 
+from paritas.controller.access.grants import Grants, load_grants, own_grant
+from paritas.controller.access.guard import Guard
 from paritas.controller.config import ServerConfig, TlsFiles
 from paritas.errors import UsageError
 
@@ -48,12 +50,12 @@ def bind(config: ServerConfig) -> tuple[Any, str]:
     Raises
     ------
     UsageError
-        The address cannot be bound, or a TLS file cannot be read.
+        The address cannot be bound, or a TLS or access file cannot be used.
     """
     local_path = config.listen.startswith("unix:")
     if local_path:
         _refuse_live_socket(config.listen)
-    server = grpc.aio.server(options=_server_options(config))
+    server = grpc.aio.server(options=_server_options(config), interceptors=_guards(config))
     try:
         port = _add_port(server, config)
     except RuntimeError as error:
@@ -61,6 +63,13 @@ def bind(config: ServerConfig) -> tuple[Any, str]:
     if local_path:
         return server, config.listen
     return server, f"{config.listen.rpartition(':')[0]}:{port}"
+
+
+def _guards(config: ServerConfig) -> list[Guard]:
+    if config.access is None:
+        return []
+    own = () if config.own_token is None else (own_grant(config.own_token),)
+    return [Guard(Grants((*load_grants(config.access).grants, *own)))]
 
 
 def _add_port(server: Any, config: ServerConfig) -> int:

@@ -170,6 +170,7 @@ def trainer_of(asked: argparse.Namespace, folder: Path):  # noqa: ANN201 -- TRL 
 def main() -> None:
     asked = arguments()
     os.environ["HF_HUB_OFFLINE"] = "1"
+    sys.stdout.reconfigure(line_buffering=True)  # two programs print: each line when it is said
     with tempfile.TemporaryDirectory() as name, watched(Path(name)):
         trainer = trainer_of(asked, Path(name))
 

@@ -29,7 +29,7 @@ def test_an_address_others_can_reach_needs_mutual_tls(listen):
     )
     assert text_of(listen=listen, tls=TlsFiles(Path("cert.pem"), Path("key.pem"))) == (
         f"[usage] listen: {listen!r} can be reached from other machines and takes any client\n"
-        "  hint: give the CA of the clients' certificates"
+        "  hint: give the CA of the clients' certificates, or an access file"
     )
     assert ServerConfig(database=Path("log.db"), listen=listen, tls=FULL).tls == FULL
 

@@ -1,15 +1,14 @@
 """The server as an operator sees it: addresses, health, reflection, TLS, closing."""
 
 import asyncio
-import shutil
 import socket
 import stat
-import subprocess
 import threading
 from contextlib import ExitStack
 
 import grpc
 import pytest
+from certificates import self_signed
 from escalation_examples import DEADLINE_S, RawStream, config, escalation, start, stub, take
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
@@ -103,15 +102,7 @@ def test_a_bad_log_is_told_before_anything_is_bound(tmp_path):
 
 @pytest.fixture
 def pki(tmp_path):
-    """A throw-away authority that is its own server and client certificate."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("the openssl command makes the certificates of this test")
-    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    made = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    out = ["-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "cert.pem")]
-    subprocess.run([openssl, "req", "-x509", *made, *subject, *out], check=True, capture_output=True)
-    return TlsFiles(tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "cert.pem")
+    return self_signed(tmp_path)
 
 
 def test_a_server_that_demands_certificates(tmp_path, pki):
@@ -212,6 +203,8 @@ def test_reflection_lists_the_services(tmp_path):
         listed, found = reflection.ServerReflectionInfo(iter(requests), timeout=DEADLINE_S)
     assert {s.name for s in listed.list_services_response.service} == {
         "paritas.proto.v1.EscalationService",
+        "paritas.proto.v1.RouteService",
+        "paritas.proto.v1.PromotionService",
         "grpc.health.v1.Health",
         "grpc.reflection.v1alpha.ServerReflection",
     }

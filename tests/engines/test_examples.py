@@ -38,6 +38,7 @@ def few_layers(small_model, tmp_path_factory):
 def printed(name, model, folder, *words):
     """What an example prints, after it ended well."""
     told = {key: value for key, value in os.environ.items() if not key.startswith("PARITAS_")}
+    told.pop("PYTHONUNBUFFERED", None)  # a user's lines come in order without it
     # One thread waits for no other where cores are shared.
     told |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(

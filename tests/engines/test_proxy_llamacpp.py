@@ -13,7 +13,7 @@ from proxy_scenes import playing, replay, scene
 
 from paritas.collectors.openai import Engine
 from paritas.collectors.openai.columns import Doubt
-from paritas.collectors.openai.requests import Unobserved
+from paritas.collectors.openai.plans import Unobserved
 from paritas.collectors.openai.streams import EventCutter, data_of
 from paritas.records import LogprobSemantics, TokenStatus
 

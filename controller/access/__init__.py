@@ -1,0 +1,1 @@
+"""Who may do what: roles, hashed tokens, certificates, and the guard in front of every method."""

@@ -1,0 +1,52 @@
+"""The option ``--notify`` of the commands that run a controller."""
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from paritas.commands.places import DataFolder
+    from paritas.commands.reaching import Reach
+    from paritas.controller.notify.notifier import Notifier
+
+__all__ = ["add_notify_option", "notifying"]
+
+SUBSCRIBER = "paritas-notify"
+
+
+def add_notify_option(parser: argparse.ArgumentParser) -> None:
+    """Add it to a parser."""
+    parser.add_argument(
+        "--notify",
+        metavar="FILE",
+        type=Path,
+        help="notify.yaml: who is told, by webhook, Slack or Alertmanager",
+    )
+
+
+@contextmanager
+def notifying(file: Path | None, folder: "DataFolder", reach: "Reach") -> "Iterator[Notifier | None]":
+    """Tell people during the block, if a file says whom.
+
+    Raises
+    ------
+    UsageError, ConfigError
+        The file or the notification log cannot be used.
+    """
+    if file is None:
+        yield None
+        return
+    from paritas.clock import SystemClock
+    from paritas.commands.notify_file import load_plan
+    from paritas.controller.client import StartAt, SubscriptionOptions
+    from paritas.controller.notify.log import NotificationLog
+    from paritas.controller.notify.notifier import Notifier
+
+    plan, kept = load_plan(file), NotificationLog(folder.notifications)
+    options = SubscriptionOptions(start=StartAt.SNAPSHOT)
+    with reach.client() as client:
+        follow = lambda: client.subscribe(SUBSCRIBER, options)  # noqa: E731  # a name would say no more
+        with Notifier(plan, follow, kept, clock=SystemClock()) as notifier:
+            yield notifier

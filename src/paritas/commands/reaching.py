@@ -1,0 +1,85 @@
+"""How a command reaches a controller: where it is, and how it shows who it is."""
+
+import argparse
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paritas.commands.places import DataFolder, default_folder
+
+if TYPE_CHECKING:
+    from paritas.controller.client import EscalationClient
+    from paritas.controller.config import TlsFiles
+
+__all__ = ["Reach", "add_reach_options", "own_reach", "reach_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """A controller's address, and the files that a client of it needs."""
+
+    target: str
+    token_file: Path | None = None
+    tls: "TlsFiles | None" = None
+
+    def client(self) -> "EscalationClient":
+        """Return a client, not yet entered.
+
+        Raises
+        ------
+        UsageError
+            A file cannot be read.
+        """
+        from paritas.controller.client import EscalationClient
+
+        return EscalationClient(self.target, tls=self.tls, token_file=self.token_file)
+
+
+def add_reach_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--target``, ``--data``, ``--token-file`` and the files of TLS."""
+    parser.add_argument("--target", help="gRPC address (default: that of the running instance)")
+    parser.add_argument("--data", type=Path, help="folder of the running instance")
+    group = parser.add_argument_group("who I am (docs/access.md)")
+    group.add_argument(
+        "--token-file",
+        metavar="FILE",
+        type=Path,
+        help="file that holds my token (default: PARITAS_TOKEN_FILE)",
+    )
+    group.add_argument("--ca", metavar="FILE", type=Path, help="whom to trust; without it there is no TLS")
+    group.add_argument("--certificate", metavar="FILE", type=Path, help="my certificate in PEM")
+    group.add_argument("--key", metavar="FILE", type=Path, help="its private key")
+
+
+def reach_of(arguments: argparse.Namespace) -> Reach:
+    """Return how to reach the controller; the owner of a running instance's folder needs no token.
+
+    Raises
+    ------
+    UsageError
+        No address is given and nothing runs in the folder.
+    """
+    folder = DataFolder(arguments.data or default_folder(os.environ))
+    named = arguments.token_file or os.environ.get("PARITAS_TOKEN_FILE")
+    own = folder.token if not arguments.target and folder.token.exists() else None
+    target = arguments.target or folder.running().target
+    return Reach(target, Path(named) if named else own, _tls(arguments))
+
+
+def own_reach(arguments: argparse.Namespace, folder: DataFolder, target: str) -> Reach:
+    """Return how a process reaches the controller that it runs itself."""
+    reach = Reach(target, folder.token if arguments.access else None)
+    if arguments.certificate is None:
+        return reach
+    from paritas.controller.config import TlsFiles
+
+    # It trusts the chain it serves; where client certificates are demanded it shows the same.
+    return replace(reach, tls=TlsFiles(arguments.certificate, arguments.key, arguments.certificate))
+
+
+def _tls(arguments: argparse.Namespace) -> "TlsFiles | None":
+    from paritas.controller.config import TlsFiles
+
+    files = (arguments.certificate, arguments.key, arguments.ca)
+    return TlsFiles(*files) if any(files) else None
