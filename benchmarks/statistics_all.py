@@ -1,11 +1,12 @@
 """What the statistics promise, measured in one run: false alarms, delay beside peers, recordings, faults.
 
-The experiments `false-alarms`, `delay` and `precision-ladder` of `paritas experiment`, with one seed
-and CPU times.  Recordings come from --recordings, else $PARITAS_RECORDINGS or $PARITAS_SHARED_DATA,
+The experiments `false-alarms`, `delay`, `recorded-delay` and `precision-ladder` of `paritas experiment`,
+with one seed and CPU times, and one table of every criterion at the end.  `--only NAME` runs one of them.
+Recordings come from --recordings, else $PARITAS_RECORDINGS or $PARITAS_SHARED_DATA,
 else a folder shared/data beside the repository, else those shipped with the package.
 Exit code 1 where a promise did not hold; a missed goal is printed with its number.
 
-Run: python benchmarks/statistics_all.py [--seed 0] [--quick] [--recordings FOLDER] [--json]
+Run: python benchmarks/statistics_all.py [--seed 0] [--quick] [--only NAME] [--recordings FOLDER] [--json]
 """
 
 import argparse
@@ -17,10 +18,10 @@ from pathlib import Path
 
 from paritas.commands.experiments.registry import run_experiment
 from paritas.commands.experiments.result import Setting
-from paritas.commands.experiments.writing import show
+from paritas.commands.experiments.writing import show, show_summary
 from paritas.commands.report import wide_console
 
-EXPERIMENTS = ("false-alarms", "delay", "precision-ladder")
+EXPERIMENTS = ("false-alarms", "delay", "recorded-delay", "precision-ladder")
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
@@ -37,23 +38,14 @@ def measure(setting, *, names=EXPERIMENTS):
         yield run_experiment(name, setting), time.process_time() - start
 
 
-def line_of(claim):
-    """One line a claim: held, broken or missed, with its number."""
-    word = "held  " if claim.holds else "BROKEN" if claim.is_promise else "missed"
-    return f"{word}  {claim.says}: {claim.measured}"
-
-
 def show_all(told, console):
-    """Print every table, then every claim together."""
+    """Print every table, then every criterion in one."""
     results = []
     for result, cpu_s in told:
         show(result, console)
         console.print(f"{cpu_s:.0f} s of CPU time\n")
         results.append(result)
-    console.print("summary", style="bold")
-    for result in results:
-        for claim in result.claims:
-            console.print(line_of(claim), markup=False)
+    show_summary(results, console)
     return results
 
 
@@ -61,10 +53,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="a small run")
+    parser.add_argument("--only", choices=EXPERIMENTS, help="run one of them")
     parser.add_argument("--recordings", type=Path)
     parser.add_argument("--json", action="store_true", help="print one JSON list instead")
     arguments = parser.parse_args()
-    told = measure(Setting(arguments.seed, arguments.quick, recordings(arguments.recordings)))
+    names = (arguments.only,) if arguments.only else EXPERIMENTS
+    told = measure(Setting(arguments.seed, arguments.quick, recordings(arguments.recordings)), names=names)
     if arguments.json:
         results = [result for result, _ in told]
         print(json.dumps([result.as_dict() for result in results]))

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paritas.controller.compaction import Retention
+from paritas.controller.promotion.config import PromotionConfig
+from paritas.controller.routing.declared import Declared
 from paritas.errors import UsageError
 
 __all__ = ["DEFAULT_LISTEN", "Limits", "ServerConfig", "TlsFiles", "check_listen", "is_local"]
@@ -65,6 +67,12 @@ class ServerConfig:
         Interval of compaction by age.
     connection_age_s : float
         Age at which a connection is renewed, so that clients spread and certificates roll.
+    access : Path or None
+        Who may call what (`controller.access.grants`); without it whoever can connect may do everything.
+    own_token : Path or None
+        Where a token for this process and its owner is written, anew at every start.
+    routes : tuple of Declared
+        Fleets whose routes follow the incidents, one a policy.
     """
 
     database: Path
@@ -78,22 +86,28 @@ class ServerConfig:
     connection_age_s: float = 3600.0
     retention: Retention = field(default_factory=Retention)
     limits: Limits = field(default_factory=Limits)
+    access: Path | None = None
+    own_token: Path | None = None
+    promotion: PromotionConfig = field(default_factory=PromotionConfig)
+    routes: tuple[Declared, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, before anything is bound."""
         for name in ("heartbeat_s", "farewell_s", "start_s", "drain_s", "housekeeping_s", "connection_age_s"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name}: must be positive, got {getattr(self, name)!r}")
-        check_listen(self.listen, self.tls)
+        check_listen(self.listen, self.tls, has_access=self.access is not None)
 
 
-def check_listen(listen: str, tls: TlsFiles | None) -> None:
+def check_listen(listen: str, tls: TlsFiles | None, *, has_access: bool = False) -> None:
     """Refuse an address that others can reach unless both sides prove who they are.
+
+    Clients prove it by their certificate, or by a token where there is an access file.
 
     Raises
     ------
     UsageError
-        The address is malformed, or is remote without mutual TLS.
+        The address is malformed, or is remote without TLS or without a way to know clients.
     """
     host, _, port = listen.rpartition(":")
     if not listen.startswith("unix:") and not (host and port.isdecimal()):
@@ -107,9 +121,9 @@ def check_listen(listen: str, tls: TlsFiles | None) -> None:
         raise UsageError(
             message, hint="listen on 127.0.0.1 or unix:/path, or give certificate, key and client CA"
         )
-    if tls.ca is None:
+    if tls.ca is None and not has_access:
         message = f"listen: {listen!r} can be reached from other machines and takes any client"
-        raise UsageError(message, hint="give the CA of the clients' certificates")
+        raise UsageError(message, hint="give the CA of the clients' certificates, or an access file")
 
 
 def is_local(listen: str) -> bool:

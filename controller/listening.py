@@ -23,7 +23,10 @@ CLIENT_OPTIONS = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    (
+        "grpc.min_reconnect_backoff_ms",
+        2_000,
+    ),  # the patience of one attempt: a busy server is not an absent one
     ("grpc.max_reconnect_backoff_ms", 5_000),
     ("grpc.max_receive_message_length", _MESSAGE_BYTES),
     # A proxy set for the internet must not get what is meant for this pod.

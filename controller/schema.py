@@ -9,14 +9,17 @@ import secrets
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
+from paritas.controller.promotion.tables import TABLES as PROMOTION_TABLES
+from paritas.controller.routing.tables import TABLES as ROUTING_TABLES
 from paritas.errors import UsageError
 
 __all__ = ["APPLICATION_ID", "VERSION", "open_log"]
 
 APPLICATION_ID = 0x50415249  # "PARI", so that another program's database is never taken for ours
-VERSION = 1
+VERSION = 2
 _LOCK_WAIT_S = 0.5  # a predecessor that is just closing needs no more
 
 _SUBJECT = """
@@ -45,6 +48,10 @@ _TABLES = (
     nacks INTEGER NOT NULL DEFAULT 0, nacked_event_id TEXT NOT NULL DEFAULT '',
     nack_error TEXT NOT NULL DEFAULT '')""",
 )
+
+# Tables of the other parts of the controller, each list its own: created wherever they are missing, so that
+# a log of this VERSION that is older than a part gains what the part needs.
+_REGISTERED = (PROMOTION_TABLES, ROUTING_TABLES)
 
 
 def open_log(path: Path) -> sqlite3.Connection:
@@ -84,6 +91,9 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
     db.execute("BEGIN IMMEDIATE")
     if version == 0:
         _create(db)
+    for statement in chain.from_iterable(_REGISTERED):
+        db.execute(statement)
+    db.execute(f"PRAGMA user_version = {VERSION}")
     db.execute("COMMIT")
 
 
@@ -105,7 +115,6 @@ def _create(db: sqlite3.Connection) -> None:
         db.execute(statement)
     db.execute("INSERT INTO log VALUES (?, 0)", (secrets.randbits(62) + 1,))
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    db.execute(f"PRAGMA user_version = {VERSION}")
 
 
 @contextmanager

@@ -24,6 +24,10 @@ from paritas.controller.core import Core
 from paritas.controller.hub import End, EndReason, Hub
 from paritas.controller.journal import Journal
 from paritas.controller.listening import bind, make_private
+from paritas.controller.promotion.service import SERVICE as PROMOTIONS
+from paritas.controller.promotion.serving import promoting
+from paritas.controller.route_service import SERVICE as ROUTES
+from paritas.controller.routing.serving import routing
 from paritas.controller.service import EscalationService
 from paritas.controller.silences import SilenceBook
 from paritas.controller.store import Store
@@ -108,9 +112,17 @@ class EscalationServer:
         server, self.target = bind(self._config)
         pb_grpc.add_EscalationServiceServicer_to_server(EscalationService(core), server)
         health_pb2_grpc.add_HealthServicer_to_server(checks, server)
-        reflection.enable_server_reflection((SERVICE, _HEALTH, reflection.SERVICE_NAME), server)
+        promotions = promoting(self._config.promotion, core.store, server, clock=self._clock)
+        ledger = await stack.enter_async_context(promotions)
+        routes = await stack.enter_async_context(routing(core, server))
+        names = (SERVICE, ROUTES, PROMOTIONS, _HEALTH, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, server)
         await checks.set(SERVICE, _STATUS[True])
+        await checks.set(PROMOTIONS, _STATUS[True])
+        await checks.set(ROUTES, _STATUS[True])
         stack.push_async_callback(_close, server, checks, core)
+        stack.push_async_callback(routes.close)
+        stack.push_async_callback(ledger.close)  # first: a watch would hold the server up
         await server.start()
         make_private(self._config.listen)
 

@@ -77,7 +77,7 @@ class Store:
 
     def append(self, drafts: Sequence[Draft], *, now_ns: int) -> Appended:
         """Add what is new, in order, all or nothing; then compact when that is due."""
-        with self._transaction() as db:
+        with self.transaction() as db:
             events = tuple(e for draft in drafts if (e := append_one(db, draft, now_ns=now_ns)))
             if events and is_due(self._retention, head=events[-1].seq, oldest=self._oldest()):
                 compact(db, self._retention, now_ns=now_ns)
@@ -85,12 +85,12 @@ class Store:
 
     def compact(self, *, now_ns: int) -> int:
         """Forget what retention no longer covers; return the last number forgotten."""
-        with self._transaction() as db:
+        with self.transaction() as db:
             return compact(db, self._retention, now_ns=now_ns)
 
     def bounds(self) -> tuple[int, int]:
         """Return (last number compacted away, last number given)."""
-        with self._transaction():
+        with self.transaction():
             return self._oldest(), self._head()
 
     def read(self, *, after: int, limit: int) -> list[LoggedEvent]:
@@ -101,7 +101,7 @@ class Store:
         RefusalError
             OUT_OF_RANGE when entries after `after` were compacted away, or `after` is ahead.
         """
-        with self._transaction() as db:
+        with self.transaction() as db:
             oldest, head = self._oldest(), self._head()
             if not oldest <= after <= head:
                 raise _out_of_range(after, oldest=oldest, head=head)
@@ -110,60 +110,60 @@ class Store:
 
     def snapshot(self) -> tuple[int, list[IncidentRow]]:
         """Return the last number given, and the incidents open at it, oldest first."""
-        with self._transaction() as db:
+        with self.transaction() as db:
             rows = db.execute("SELECT * FROM incidents WHERE open ORDER BY opened_seq")
             return self._head(), [incident_of(row) for row in rows]
 
     def incidents(self, *, after: int, limit: int, include_closed: bool) -> list[IncidentRow]:
         """Return up to `limit` incidents opened after number `after`, oldest first."""
-        with self._transaction() as db:
+        with self.transaction() as db:
             return [incident_of(row) for row in db.execute(_PAGE, (after, include_closed, limit))]
 
     def incident(self, incident_id: str) -> IncidentRow | None:
         """Return one incident; None when it is not known (any more)."""
-        with self._transaction() as db:
+        with self.transaction() as db:
             row = db.execute("SELECT * FROM incidents WHERE incident_id = ?", (incident_id,)).fetchone()
             return incident_of(row) if row else None
 
     def incident_events(self, incident_id: str, *, limit: int) -> list[LoggedEvent]:
         """Return the latest `limit` retained entries of one incident, in order."""
-        with self._transaction() as db:
+        with self.transaction() as db:
             rows = db.execute(_BY_INCIDENT, (incident_id, limit)).fetchall()
             return [event_of(row) for row in reversed(rows)]
 
     def event(self, event_id: str) -> LoggedEvent | None:
         """Return one retained entry."""
-        with self._transaction() as db:
+        with self.transaction() as db:
             row = db.execute(_BY_ID, (event_id,)).fetchone()
             return event_of(row) if row else None
 
     def silences(self) -> list[bytes]:
         """Return the serialized silences that are kept, by end."""
-        with self._transaction() as db:
+        with self.transaction() as db:
             return [
                 row["payload"] for row in db.execute("SELECT * FROM silences ORDER BY ends_ns, silence_id")
             ]
 
     def silence(self, silence_id: str) -> bytes | None:
         """Return one serialized silence."""
-        with self._transaction() as db:
+        with self.transaction() as db:
             row = db.execute("SELECT payload FROM silences WHERE silence_id = ?", (silence_id,)).fetchone()
             return row["payload"] if row else None
 
     def ack(self, subscriber_id: str, *, seq: int, now_ns: int) -> None:
         """Keep that `subscriber_id` has handled everything through `seq`; never goes back."""
-        with self._transaction() as db:
+        with self.transaction() as db:
             db.execute(_ACK, (subscriber_id, seq, now_ns))
 
     def nack(self, subscriber_id: str, *, event_id: str, error: str, now_ns: int) -> None:
         """Keep the last entry that `subscriber_id` could not apply, and how many there were."""
-        with self._transaction() as db:
+        with self.transaction() as db:
             db.execute(_NACK, (subscriber_id, now_ns, event_id, error))
 
     def acked(self, subscriber_id: str) -> int | None:
         """Return the number through which `subscriber_id` acked; None if it never did."""
         query = "SELECT acked_seq FROM subscribers WHERE subscriber_id = ?"
-        with self._transaction() as db:
+        with self.transaction() as db:
             row = db.execute(query, (subscriber_id,)).fetchone()
             return row["acked_seq"] if row else None
 
@@ -175,8 +175,8 @@ class Store:
         return int(row[0]) if row else 0
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """One transaction; SQLite's errors become ours."""
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """One transaction on the log's file; SQLite's errors become ours."""
         try:
             self._db.execute("BEGIN")
             try:

@@ -9,7 +9,9 @@ import measure_features
 from markdown_table import markdown
 from tables_collectors import answer_table, variable_table
 from tables_counters import counter_table, reason_table
+from tables_numbers import number_tables
 from tables_rosetta import rosetta_table
+from tables_routing import audit_kind_table, route_rpc_table, why_table
 from tables_wire import (
     agent_attribute_table,
     attribute_table,
@@ -22,6 +24,7 @@ from tables_wire import (
 )
 
 from paritas.commands.agent_table import FILE as AGENT_FILE
+from paritas.commands.routes_table import FILE as ROUTES_FILE
 from paritas.contracts.bounds import __all__ as bound_names
 from paritas.contracts.catalogue import CATALOGUE, Statistic, Test
 from paritas.contracts.load import load_preset, preset_names
@@ -121,6 +124,11 @@ def agent_fields() -> str:
     return markdown(("field", "value", "meaning"), _field_rows(AGENT_FILE, ""))
 
 
+def route_fields() -> str:
+    """Every field of the operator's file of routes."""
+    return markdown(("field", "value", "meaning"), _field_rows(ROUTES_FILE, ""))
+
+
 def _field_rows(record: Record, path: str) -> Iterator[Sequence[str]]:
     for field in record.fields:
         if path == "spec.clauses." and field.name != "numerical":
@@ -196,6 +204,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "features-full": features_full,
     "bounds": bounds,
     "rosetta": rosetta_table,
+    "numbers": number_tables,
     "agent-fields": agent_fields,
     "agent-attributes": agent_attribute_table,
     "reading-attributes": reading_attribute_table,
@@ -207,6 +216,10 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "headers": header_table,
     "token-block": block_table,
     "rpcs": rpc_table,
+    "route-fields": route_fields,
+    "route-rpcs": route_rpc_table,
+    "route-reasons": why_table,
+    "route-audit": audit_kind_table,
     "escalation": event_table,
     "stream-ends": enum_table,
 }

@@ -11,12 +11,12 @@ from paritas.agent.counters import SpoolCounters
 from paritas.agent.eventlog import SkipReason
 from paritas.agent.health import Health, Reading
 from paritas.agent.intake import Answer
-from paritas.agent.metrics import PREFIX, Extra, metrics
+from paritas.agent.metrics import PREFIX, Extra, Metric, metrics
 from paritas.agent.reasons import DropReason, NotReady
 from paritas.agent.shipper import ShipperState
 from paritas.wire import DecodeProblem
 
-__all__ = ["counter_table", "reason_table"]
+__all__ = ["agent_metrics", "counter_table", "reason_table"]
 
 LISTS: tuple[tuple[str, type[StrEnum]], ...] = (
     ("`records_dropped_total{reason}`, and the reason of a gap span", DropReason),
@@ -33,10 +33,17 @@ MEMBER = re.compile(
 
 def counter_table() -> str:
     """Every metric of the agent."""
-    reading = Reading(SpoolCounters(), ShipperState(0, 0, 0, 0, "", is_refused=False), beat_ns=0, now_ns=0)
-    found = metrics(reading, Health(is_alive=True, reasons=()), Extra())
-    rows = ((f"`{PREFIX}{m.name}{'{' + m.label + '}' if m.label else ''}`", m.kind, m.says) for m in found)
+    rows = (
+        (f"`{PREFIX}{m.name}{'{' + m.label + '}' if m.label else ''}`", m.kind, m.says)
+        for m in agent_metrics()
+    )
     return markdown(("metric", "type", "meaning"), rows)
+
+
+def agent_metrics() -> tuple[Metric, ...]:
+    """Metrics of an agent that has done nothing yet."""
+    reading = Reading(SpoolCounters(), ShipperState(0, 0, 0, 0, "", is_refused=False), beat_ns=0, now_ns=0)
+    return tuple(metrics(reading, Health(is_alive=True, reasons=()), Extra()))
 
 
 def reason_table() -> str:

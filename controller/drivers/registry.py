@@ -30,7 +30,7 @@ def open_driver(kind: str, settings: Mapping[str, object], fleet: Fleet, clock: 
         return KINDS[kind](settings, fleet, clock)
     except ModuleNotFoundError as error:
         message = f"driver {kind!r} needs {error.name}, which is not installed"
-        raise UsageError(message, hint="pip install 'paritas[route]'") from error
+        raise UsageError(message, hint="pip install 'paritas[control]'") from error
 
 
 def _envoy(settings: Mapping[str, object], fleet: Fleet, clock: Clock) -> Driver:

@@ -1,4 +1,4 @@
-"""sglang-router and vllm-router, driven over their worker APIs.  Needs aiohttp (``paritas[route]``).
+"""sglang-router and vllm-router, driven over their worker APIs.  Needs aiohttp (``paritas[control]``).
 
 Both answer ``GET /workers``; they differ in how a worker enters and leaves.  The first only queues
 what it is told, so nothing counts before it was read back.

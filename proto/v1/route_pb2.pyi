@@ -393,13 +393,16 @@ class Shown(google.protobuf.message.Message):
     TOOK_S_FIELD_NUMBER: builtins.int
     WEIGHTS_FIELD_NUMBER: builtins.int
     DRIFTS_FIELD_NUMBER: builtins.int
+    REVISION_FIELD_NUMBER: builtins.int
     slice: builtins.str
     outcome: builtins.str
     """applied, accepted, unsupported, failed; empty when nothing was tried"""
     detail: builtins.str
     took_s: builtins.float
     drifts: builtins.bool
-    """it shows something else than it had confirmed"""
+    """it shows something else than it was told"""
+    revision: builtins.int
+    """of the route that it was told; an older one: the newest is on its way"""
     @property
     def weights(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.float]:
         """as the router says; empty where it knows no shares"""
@@ -413,8 +416,9 @@ class Shown(google.protobuf.message.Message):
         took_s: builtins.float = ...,
         weights: collections.abc.Mapping[builtins.str, builtins.float] | None = ...,
         drifts: builtins.bool = ...,
+        revision: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["detail", b"detail", "drifts", b"drifts", "outcome", b"outcome", "slice", b"slice", "took_s", b"took_s", "weights", b"weights"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["detail", b"detail", "drifts", b"drifts", "outcome", b"outcome", "revision", b"revision", "slice", b"slice", "took_s", b"took_s", "weights", b"weights"]) -> None: ...
 
 global___Shown = Shown
 

@@ -80,9 +80,20 @@ def test_a_newer_schema(made):
     with closing(sqlite3.connect(made)) as db:
         db.execute("PRAGMA user_version = 7")
     assert text_of(made) == (
-        "[usage] escalation log 'LOG' has schema 7, this version reads up to 1\n"
+        "[usage] escalation log 'LOG' has schema 7, this version reads up to 2\n"
         "  hint: upgrade paritas, or choose another file"
     )
+
+
+def test_an_older_schema_is_brought_up_and_keeps_what_it_holds(made):
+    with closing(sqlite3.connect(made)) as db:
+        for table in ("routing", "overrides", "route_audit"):
+            db.execute(f"DROP TABLE {table}")
+        db.execute("PRAGMA user_version = 1")
+    with closing(open_log(made)) as db:
+        assert db.execute("PRAGMA user_version").fetchone()[0] == 2
+        assert db.execute("SELECT count(*) FROM event_ids").fetchone()[0] == 500
+        assert db.execute("SELECT count(*) FROM route_audit").fetchone()[0] == 0
 
 
 def test_the_database_of_another_program(path):

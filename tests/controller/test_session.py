@@ -1,36 +1,18 @@
-"""The Subscribe stream of a real server, message by message."""
+"""The Subscribe stream of a real server, message by message: delivery, acks, races."""
 
 import threading
 
-import grpc
 import pytest
 from escalation_examples import RESUME, SNAPSHOT, RawStream, config, escalation, start, stub
+from session_scenes import chain, ids, running, seq
 
 from paritas.clock import ManualClock
-from paritas.contracts.model import Operator, Requirement
 from paritas.controller import tokens
 from paritas.controller.client import EscalationClient
-from paritas.controller.compaction import Retention
-from paritas.controller.config import Limits
 from paritas.controller.server import serving
 from paritas.controller.tokens import Token
 from paritas.proto.v1 import escalation_pb2 as pb
 from paritas.records import Phase, Severity
-
-CLAUSE = Requirement("clause", Operator.IN, ("token-tv",))
-
-
-class Running:
-    """A server, a client of it, and its raw stub."""
-
-    def __init__(self, client, service):
-        self.client, self.service = client, service
-
-    def publish(self, *events):
-        return self.client.publish(events)
-
-    def subscribe(self, *args, **kwargs):
-        return RawStream(self.service, start(*args, **kwargs))
 
 
 @pytest.fixture
@@ -40,26 +22,8 @@ def clock():
 
 @pytest.fixture
 def server(tmp_path, clock):
-    limits = Limits(queue_events=8)
-    conf = config(tmp_path, limits=limits, retention=Retention(events=50), farewell_s=0.2)
-    with (
-        serving(conf, clock=clock) as target,
-        EscalationClient(target, clock=clock) as client,
-        stub(target) as service,
-    ):
-        yield Running(client, service)
-
-
-def ids(events):
-    return [event.event_id for event in events]
-
-
-def chain(count, first=1, **changes):
-    return [escalation(n, **changes) for n in range(first, first + count)]
-
-
-def seq(token):
-    return tokens.decode(token, field="token").seq
+    with running(tmp_path, clock) as made:
+        yield made
 
 
 def test_what_is_published_is_received(server):
@@ -221,197 +185,6 @@ def test_a_nack_is_recorded_and_the_stream_goes_on(server, caplog):
         assert stream.end()[1] is None
     [record] = [r for r in caplog.records if r.message == "Subscriber could not apply an event."]
     assert (record.subscriber_id, record.event_id, record.error) == ("raw", "e1", "no such route")
-
-
-# Ends
-
-
-def ended(stream, code, text):
-    """Check how a stream ends; return the last message."""
-    rest, error = stream.end()
-    assert (error.code(), error.details()) == (code, text)
-    trailer = dict(error.trailing_metadata()).get("paritas-canceled-bin")
-    if trailer is None:
-        return rest, None
-    canceled = pb.ServerMsg.Canceled.FromString(trailer)
-    assert canceled.detail == text
-    if rest and rest[-1].HasField("canceled"):
-        assert rest.pop().canceled == canceled
-    return rest, canceled
-
-
-def test_a_subscriber_that_does_not_ack_is_canceled_and_others_get_everything(server):
-    with server.subscribe("slow", max_outstanding=1) as slow, server.subscribe("quick") as quick:
-        slow.next("created")
-        quick.next("created")
-        for number in range(1, 31):
-            server.publish(escalation(number))
-            assert quick.next("event").event_id == f"incident-1/{number}"
-        rest, canceled = ended(slow, grpc.StatusCode.RESOURCE_EXHAUSTED, "too slow: 8 events were waiting")
-        assert canceled.reason == pb.ServerMsg.REASON_OVERFLOW
-        assert ids(m.event for m in rest if m.HasField("event")) == ["incident-1/1"]
-    with server.subscribe("slow", token=canceled.resume) as slow:
-        assert ids(slow.events(29)) == [f"incident-1/{n}" for n in range(2, 31)]
-
-
-def test_a_subscriber_that_does_not_read_is_canceled_and_others_get_everything(server):
-    large = "x" * 200_000  # 50 of them are more than the transport takes in
-    with server.subscribe("deaf") as deaf, server.subscribe("quick") as quick:
-        deaf.next("created")
-        quick.next("created")
-        for number in range(1, 51):
-            server.publish(escalation(number, summary=large))
-            assert quick.next("event").event_id == f"incident-1/{number}"
-        rest, canceled = ended(deaf, grpc.StatusCode.RESOURCE_EXHAUSTED, "too slow: 8 events were waiting")
-        received = ids(m.event for m in rest if m.HasField("event"))
-        assert received == [f"incident-1/{n}" for n in range(1, len(received) + 1)]
-        assert len(received) < 50
-    with server.subscribe("deaf", token=canceled.resume) as deaf:
-        assert ids(deaf.events(50 - len(received))) == [
-            f"incident-1/{n}" for n in range(len(received) + 1, 51)
-        ]
-
-
-def test_a_compacted_token_is_out_of_range_and_the_oldest_is_told(server):
-    with server.subscribe() as stream:
-        origin = stream.next("created").head
-    for number in range(1, 61):
-        server.publish(escalation(1, incident_id=f"i{number}"))
-    text = "token: 0 is outside the log, which holds 6 to 60"
-    with server.subscribe(token=origin) as stream:
-        rest, canceled = ended(stream, grpc.StatusCode.OUT_OF_RANGE, text)
-        assert (rest, canceled.reason) == ([], pb.ServerMsg.REASON_OUT_OF_RANGE)
-    with server.subscribe(token=canceled.oldest) as stream:
-        assert ids(stream.events(54)) == [f"i{n}/1" for n in range(7, 61)]
-
-
-def test_a_token_of_another_log_or_from_the_future_is_out_of_range(server):
-    with server.subscribe() as stream:
-        epoch = tokens.decode(stream.next("created").head, field="t").epoch
-    other = tokens.encode(Token(epoch + 1, 0))
-    with server.subscribe(token=other) as stream:
-        ended(stream, grpc.StatusCode.OUT_OF_RANGE, "token: is of another log")
-    ahead = tokens.encode(Token(epoch, 1))
-    with server.subscribe(token=ahead) as stream:
-        text = "token: 1 is outside the log, which holds 0 to 0"
-        ended(stream, grpc.StatusCode.OUT_OF_RANGE, text)
-
-
-def test_a_newer_stream_of_the_same_subscriber_replaces_the_older(server):
-    with server.subscribe("router") as old:
-        old.next("created")
-        with server.subscribe("router") as new:
-            new.next("created")
-            text = "another stream of subscriber 'router' has started"
-            _, canceled = ended(old, grpc.StatusCode.ABORTED, text)
-            assert canceled.reason == pb.ServerMsg.REASON_REPLACED
-            server.publish(escalation(1))
-            assert ids(new.events(1)) == ["incident-1/1"]
-
-
-BROKEN = {
-    "start: may only be the first message": start(),
-    "ack.token: not a token of this service (3 bytes)": pb.ClientMsg(ack=pb.ClientMsg.Ack(token=b"abc")),
-}
-
-
-@pytest.mark.parametrize(("text", "message"), BROKEN.items(), ids=BROKEN)
-def test_a_broken_protocol_ends_the_stream(server, text, message):
-    with RawStream(server.service, start(), message) as stream:
-        _, canceled = ended(stream, grpc.StatusCode.INVALID_ARGUMENT, text)
-        assert canceled.reason == pb.ServerMsg.REASON_INVALID
-
-
-def test_an_ack_of_what_was_not_sent_ends_the_stream_and_is_not_kept(server):
-    server.publish(*chain(3))
-    with server.subscribe() as stream:
-        head = stream.next("created").head
-        epoch = tokens.decode(head, field="t").epoch
-        stream.send(ack=pb.ClientMsg.Ack(token=head))
-        stream.send(ack=pb.ClientMsg.Ack(token=tokens.encode(Token(epoch, 4))))
-        ended(stream, grpc.StatusCode.INVALID_ARGUMENT, "ack.token: is ahead of what was sent")
-    server.publish(escalation(4))
-    with server.subscribe(resume=RESUME) as stream:
-        assert ids(stream.events(1)) == ["incident-1/4"]
-
-
-def test_a_wrong_first_message_is_refused(server):
-    ping = pb.ClientMsg(ping=pb.ClientMsg.Ping())
-    with RawStream(server.service, ping) as stream:
-        assert ended(
-            stream, grpc.StatusCode.INVALID_ARGUMENT, "the first message of a stream must be start"
-        ) == ([], None)
-
-
-def test_a_start_that_does_not_come_is_refused(tmp_path):
-    with serving(config(tmp_path, start_s=0.05)) as target, stub(target) as service:
-        with RawStream(service, pb.ClientMsg()) as stream:
-            ended(stream, grpc.StatusCode.INVALID_ARGUMENT, "the first message of a stream must be start")
-        call = service.Subscribe(iter(threading.Event().wait, None), timeout=30)
-        with pytest.raises(grpc.RpcError) as caught:
-            next(call)
-        assert caught.value.details() == "start: did not come within 0.05 s"
-
-
-def test_clients_that_leave_without_a_word_leave_no_trace(server, caplog):
-    for number in range(1, 31):
-        with server.subscribe(f"s{number}", snapshot_then_follow=SNAPSHOT) as stream:
-            server.publish(escalation(number))
-            if number % 2:
-                stream.next("created")
-    with server.subscribe() as stream:
-        stream.next("created")
-        server.publish(escalation(31))
-        assert ids(stream.events(1)) == ["incident-1/31"]
-    assert [record.message for record in caplog.records] == []
-
-
-# People
-
-
-def test_a_silence_marks_what_it_covers_and_state_goes_on(server, clock):
-    silence = server.client.silence([CLAUSE], author="ana", comment="replica swap", duration_s=60)
-    with server.subscribe(snapshot_then_follow=SNAPSHOT) as stream:
-        stream.next("snapshot_end")
-        server.publish(escalation(1), escalation(1, incident_id="b", clause="other"))
-        hit, miss = stream.events(2)
-        assert hit.suppressed == pb.Suppression(
-            silence_id=silence.silence_id, author="ana", comment="replica swap", ends_ns=silence.ends_ns
-        )
-        assert [action.suppressed for action in hit.escalation.actions] == [True]
-        assert not miss.HasField("suppressed")
-        assert [action.suppressed for action in miss.escalation.actions] == [False]
-    with server.subscribe(snapshot_then_follow=SNAPSHOT) as stream:
-        incident = stream.next("snapshot_item").incident
-        assert (incident.open, incident.suppressed.author) == (True, "ana")
-    clock.advance(seconds=60)
-    with server.subscribe(token=hit.token) as stream:
-        server.publish(escalation(2))
-        assert [event.HasField("suppressed") for event in stream.events(2)] == [False, False]
-
-
-def test_silences_and_their_early_end_are_told_whatever_the_filter(server):
-    with server.subscribe(filter=pb.Filter(clauses=["nothing"])) as stream:
-        stream.next("created")
-        made = server.client.silence([CLAUSE], author="ana", comment="swap", duration_s=60)
-        server.client.expire_silence(made.silence_id, author="bo")
-        created, expired = stream.events(2)
-        assert (created.silence.author, created.silence.expired_by) == ("ana", "")
-        assert (expired.silence.silence_id, expired.silence.expired_by) == (made.silence_id, "bo")
-        assert not created.HasField("suppressed")
-
-
-def test_an_acknowledgement_is_an_event_once_and_passes_the_filter_of_its_incident(server):
-    server.publish(escalation(1), escalation(1, incident_id="b", clause="other"))
-    with server.subscribe(filter=pb.Filter(clauses=["token-tv"])) as stream:
-        stream.next("created")
-        server.client.acknowledge("b", author="ana")
-        for _ in range(2):
-            server.client.acknowledge("incident-1", author="ana", comment="looking")
-        server.publish(escalation(2))
-        ack, event = stream.events(2)
-        assert (ack.acknowledgement.author, ack.acknowledgement.transition) == ("ana", 1)
-        assert event.event_id == "incident-1/2"
 
 
 # Races

@@ -3,13 +3,14 @@
 import argparse
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paritas.commands.attempts import add_attempt_option
+from paritas.commands.drawing_options import add_drawing_options, drawing_of
 from paritas.commands.floor_limits import add_floor_options, load_with_floors
 from paritas.errors import UsageError
-from paritas.records import Role, Sampling
+from paritas.records import Role
 
 if TYPE_CHECKING:
     from paritas.commands.certify_run import Plan
@@ -49,33 +50,11 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         help=".jsonl: objects with prompt, messages or prompt_token_ids, id and labels; .txt: one prompt a line "
         "(default: the suite that the contract's gate offline_ci names)",
     )
-    _add_drawing(parser)
+    add_drawing_options(parser)
     add_floor_options(parser)
+    add_attempt_option(parser)
     _add_output(parser)
     parser.set_defaults(run=run)
-
-
-def _add_drawing(parser: argparse.ArgumentParser) -> None:
-    whole, share = _whole, _number
-    add = parser.add_argument
-    add(
-        "--samples", metavar="N", type=whole("a whole number from 1", 1), default=1, help="responses a prompt"
-    )
-    add(
-        "--max-tokens", metavar="N", type=whole("a whole number from 1", 1), default=128, help="of a response"
-    )
-    add("--seed", metavar="N", type=whole("a whole number from 0", 0), default=0, help="of the whole run")
-    add("--temperature", metavar="T", type=share("a number above 0", 0.0, 100.0, open_low=True), default=1.0)
-    add("--top-p", metavar="P", type=share("above 0 and at most 1", 0.0, 1.0, open_low=True), default=1.0)
-    add("--top-k", metavar="K", type=whole("a whole number from 0", 0), default=0, help="0: all tokens")
-    add("--min-p", metavar="P", type=share("from 0 to 1", 0.0, 1.0), default=0.0)
-    add(
-        "--top-logprobs",
-        metavar="K",
-        type=whole("a whole number from 1", 1),
-        default=20,
-        help="most likely tokens to record at each position (default: 20)",
-    )
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
@@ -89,28 +68,6 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="keep serve.jsonl.gz and train.jsonl.gz, which `paritas check` reads, report.json and junit.xml",
     )
-
-
-def _whole(says: str, least: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if not text.isascii() or not text.isdecimal() or not least <= int(text) < 1 << 31:
-            raise argparse.ArgumentTypeError(f"{text!r} is not {says}")
-        return int(text)
-
-    return read
-
-
-def _number(says: str, low: float, high: float, *, open_low: bool = False) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = float("nan")
-        if not low <= value <= high or (open_low and value == low):
-            raise argparse.ArgumentTypeError(f"{text!r} is not {says}")
-        return value
-
-    return read
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -134,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _plan(contract: "Contract", arguments: argparse.Namespace) -> "Plan":
     """Check everything that costs nothing before a model is loaded."""
-    from paritas.collectors.kernels import Suite, parse_spec, read_prompts
+    from paritas.collectors.kernels import parse_spec, read_prompts
     from paritas.commands.certify_run import Plan
 
     train = parse_spec(arguments.train, Role.TRAIN)
@@ -144,9 +101,8 @@ def _plan(contract: "Contract", arguments: argparse.Namespace) -> "Plan":
         if arguments.prompts is not None
         else read_prompts(_declared_suite(contract), missing_hint=DECLARED_HINT)
     )
-    drawn = Sampling(arguments.temperature, arguments.top_p, arguments.top_k, arguments.min_p)
-    suite = Suite(prompts, arguments.samples, arguments.max_tokens, arguments.seed)
-    return Plan(train, inference, suite, drawn, arguments.top_logprobs)
+    suite, drawn = drawing_of(prompts, arguments)
+    return Plan(train, inference, suite, drawn, arguments.top_logprobs, arguments.attempt)
 
 
 def _declared_suite(contract: "Contract") -> Path:

@@ -11,7 +11,7 @@ from paritas.errors import UsageError
 
 __all__ = ["check_writable", "made_folder", "recording_folder", "write_line", "write_report", "writing"]
 
-OUT_HINT = "--out DIR takes a folder that is there or can be made, and room for the recording"
+OUT_HINT = "the folder of a recording must be there or be made, with room for it"
 WRITE_HINT = "is its folder there, writable and not full?"
 
 

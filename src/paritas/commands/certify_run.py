@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["Certification", "Kernels", "Plan", "certify", "certify_pair"]
 
 SERVE, TRAIN = "serve.jsonl.gz", "train.jsonl.gz"
-LAW = ("temperature", "top_p", "top_k", "min_p")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +47,8 @@ class Plan:
         How the inference kernel draws.
     top_logprobs : int
         Length of the recorded lists of most likely tokens.
+    attempt : int or None
+        Which try of this candidate it is.
     """
 
     train: KernelSpec
@@ -55,6 +56,7 @@ class Plan:
     suite: Suite
     drawn: Sampling
     top_logprobs: int = 20
+    attempt: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,24 +137,17 @@ def certify(contract: Contract, plan: Plan, *, out: Path | None) -> Certificatio
 def certify_pair(contract: Contract, plan: Plan, kernels: Kernels, *, out: Path | None) -> Certification:
     """Run a plan with kernels that are open; raises as `certify`."""
     drawn = kernels.sampler.law(plan.drawn)
-    scored = scoring_law(drawn, _changed(plan.train))
+    scored = scoring_law(drawn, plan.train.law())
     asks = asks_of(plan.suite, kernels.scorer)
     check_tokenizers(kernels.sampler, kernels.scorer, plan.suite.prompts)
     with recording_folder(out) as folder:
         answers = run_suite(kernels.sampler, kernels.scorer, asks, drawn=drawn, scored=scored)
         divergence = _record(_shown(answers, asks), folder, kernels, (drawn, scored))
-        judgement = judge_recording(contract, folder / SERVE, folder / TRAIN)
+        judgement = judge_recording(contract, folder / SERVE, folder / TRAIN, attempt=plan.attempt)
         found = Certification(judgement, plan, divergence, kernels, (drawn, scored))
         if out is not None:
             _keep(found, folder)
     return found
-
-
-def _changed(spec: KernelSpec) -> Sampling:
-    """The parts of the scoring law that were given with the kernel."""
-    told = {name: spec.number(name) for name in LAW}
-    top_k = told["top_k"]
-    return Sampling(told["temperature"], told["top_p"], None if top_k is None else int(top_k), told["min_p"])
 
 
 def _say_opening(spec: KernelSpec) -> None:

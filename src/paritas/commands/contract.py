@@ -49,8 +49,10 @@ def _add_lint(verbs: Verbs) -> None:
 
 
 def _add_show(verbs: Verbs) -> None:
-    page = _verb(verbs, "explain", "say what a statistic is, or list all of them")
-    page.add_argument("statistic", nargs="?", help="such as tv; all of them if left out")
+    page = _verb(verbs, "explain", "say what a statistic or another shown number is, or list the statistics")
+    page.add_argument(
+        "statistic", nargs="?", help="such as tv, or log10_e of a verdict; all statistics if left out"
+    )
     presets = _verb(verbs, "presets", "list the shipped presets, or show one with the source of each limit")
     presets.add_argument("name", nargs="?", metavar="NAME", help="show this one; all of them if left out")
     presets.add_argument("--json", action="store_true", help="print JSON")

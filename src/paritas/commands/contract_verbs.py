@@ -10,7 +10,9 @@ from pathlib import Path
 
 from paritas.commands.contract_presets import presets_json, presets_page
 from paritas.commands.jsonable import finite
+from paritas.commands.numbers import number_page
 from paritas.contracts.budget import declared_levels, derived, forecasts
+from paritas.contracts.catalogue import CATALOGUE
 from paritas.contracts.diff import compare_contracts
 from paritas.contracts.dump import resolved
 from paritas.contracts.explain import explain, overview
@@ -107,8 +109,10 @@ def _plural(count: int, noun: str) -> str:
 
 
 def run_explain(args: argparse.Namespace) -> int:
-    """Print a statistic's page."""
-    sys.stdout.write(overview() if args.statistic is None else explain(args.statistic))
+    """Print a statistic's page, or what any other shown number means."""
+    name = args.statistic
+    told = "" if name is None or name in CATALOGUE else number_page(name)
+    sys.stdout.write(overview() if name is None else told or explain(name))
     return OK
 
 

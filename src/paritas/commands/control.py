@@ -8,11 +8,15 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paritas.commands.notify_option import add_notify_option, notifying
 from paritas.commands.places import DataFolder, Running, default_folder
+from paritas.commands.reaching import Reach, own_reach
+from paritas.commands.routes_option import add_routes_option, declared_routes
 from paritas.errors import TransientError
 
 if TYPE_CHECKING:
     from paritas.commands.escalation_feed import EscalationFeed, OpenReader
+    from paritas.controller.config import ServerConfig, TlsFiles
 
 __all__ = ["register"]
 
@@ -42,7 +46,38 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         default="paritas.escalations",
         help="their topic (default: paritas.escalations)",
     )
+    add_routes_option(parser)
+    add_notify_option(parser)
+    _add_access_options(parser)
+    promotions = parser.add_argument_group("promotions")
+    promotions.add_argument(
+        "--promotion-keys",
+        metavar="PATH",
+        type=Path,
+        help="public key in PEM, or a folder of them: who may sign",
+    )
+    promotions.add_argument(
+        "--promotion-http", metavar="HOST:PORT", default="", help="also answer rollout controllers over HTTP"
+    )
+    promotions.add_argument(
+        "--hook-token",
+        metavar="FILE",
+        type=Path,
+        help="bearer token of the hooks; without it they are refused",
+    )
     parser.set_defaults(run=run)
+
+
+def _add_access_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("access (docs/access.md)")
+    group.add_argument(
+        "--access", metavar="FILE", type=Path, help="who may do what; paritas access add writes it"
+    )
+    group.add_argument(
+        "--certificate", metavar="FILE", type=Path, help="this server's certificate chain in PEM"
+    )
+    group.add_argument("--key", metavar="FILE", type=Path, help="its private key")
+    group.add_argument("--client-ca", metavar="FILE", type=Path, help="demand client certificates of this CA")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -53,6 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
     clock = SystemClock()
     with stop_signals() as stop, _serving(arguments) as (target, feed):
         sys.stdout.write(f"escalations: {target} (gRPC)\n")
+        if arguments.promotion_http:
+            sys.stdout.write(f"verdicts: http://{arguments.promotion_http}/v1/verdict\n")
         sys.stdout.flush()
         while not clock.wait(stop, timeout_s=3600.0):
             pass
@@ -66,18 +103,42 @@ def run(arguments: argparse.Namespace) -> int:
 @contextmanager
 def _serving(arguments: argparse.Namespace) -> "Iterator[tuple[str, EscalationFeed | None]]":
     """Start the server, and the feed if one is asked for; yields the target and the feed."""
-    from paritas.controller.config import ServerConfig
     from paritas.controller.server import serving
 
     open_reader = _open_reader(arguments) if arguments.escalations_from else None
     folder = DataFolder(arguments.data or default_folder(os.environ))
     folder.make()
     with ExitStack() as stack:
-        target = stack.enter_context(serving(ServerConfig(folder.database, listen=arguments.listen)))
-        feed = _feed(stack, folder, target, open_reader) if open_reader else None
+        target = stack.enter_context(serving(_config(arguments, folder)))
+        reach = own_reach(arguments, folder, target)
+        feed = _feed(stack, folder, reach, open_reader) if open_reader else None
+        stack.enter_context(notifying(arguments.notify, folder, reach))
         folder.announce(Running(os.getpid(), target, ""))
         stack.callback(folder.retract)
         yield target, feed
+
+
+def _config(arguments: argparse.Namespace, folder: DataFolder) -> "ServerConfig":
+    from paritas.controller.config import ServerConfig
+    from paritas.controller.promotion.config import PromotionConfig
+
+    promotion = PromotionConfig(arguments.promotion_keys, arguments.promotion_http, arguments.hook_token)
+    return ServerConfig(
+        folder.database,
+        listen=arguments.listen,
+        tls=_tls(arguments),
+        access=arguments.access,
+        own_token=folder.token,
+        promotion=promotion,
+        routes=declared_routes(arguments),
+    )
+
+
+def _tls(arguments: argparse.Namespace) -> "TlsFiles | None":
+    from paritas.controller.config import TlsFiles
+
+    files = (arguments.certificate, arguments.key, arguments.client_ca)
+    return TlsFiles(*files) if any(files) else None
 
 
 def _open_reader(arguments: argparse.Namespace) -> "OpenReader":
@@ -101,13 +162,12 @@ def _open_reader(arguments: argparse.Namespace) -> "OpenReader":
     return lambda: KafkaReader(settings, clock=SystemClock())
 
 
-def _feed(stack: ExitStack, folder: DataFolder, target: str, open_reader: "OpenReader") -> "EscalationFeed":
+def _feed(stack: ExitStack, folder: DataFolder, reach: Reach, open_reader: "OpenReader") -> "EscalationFeed":
     from paritas.agent.eventlog import Cursor
     from paritas.clock import SystemClock
     from paritas.commands.escalation_feed import EscalationFeed
-    from paritas.controller.client import EscalationClient
 
     clock = SystemClock()
-    client = stack.enter_context(EscalationClient(target, clock=clock))
+    client = stack.enter_context(reach.client())
     cursor = Cursor(folder.root / "escalations.cursor")
     return stack.enter_context(EscalationFeed(open_reader, cursor, publish=client.publish, clock=clock))

@@ -23,7 +23,7 @@ from paritas.detectors.decode import Decoder
 from paritas.detectors.pipeline import Detector
 from paritas.errors import PermanentError, TransientError, UsageError
 from paritas.records import Escalation
-from paritas.wire import Gap
+from paritas.wire import Gap, names
 
 __all__ = ["DetectionLoop", "LoopSettings", "watched"]
 
@@ -209,7 +209,10 @@ class DetectionLoop:
         if not self.detector.is_repeat(headers):
             held = self.decoder.take(stored.record.value)
             self.agents.note(held.health)
-            self._unsent.extend(self.detector.process(held.traces, stored.appended_ns, gaps=held.gaps))
+            agent = headers.get(names.HEADER_AGENT, "")
+            self._unsent.extend(
+                self.detector.process(held.traces, stored.appended_ns, gaps=held.gaps, agent=agent)
+            )
         return 1
 
     def _miss(self, gaps: list[Gap], now_ns: int) -> None:

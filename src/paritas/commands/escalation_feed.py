@@ -1,16 +1,14 @@
 """From the topic of escalations into the controller: every record at least once, each id once."""
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from types import TracebackType
-from typing import Self
 
 from paritas.agent.eventlog import Cursor, LogReader, Saved, SkipReason, Stored
 from paritas.clock import Clock
 from paritas.commands.detecting import Publish
 from paritas.commands.log_order import LogOrder
+from paritas.commands.own_thread import OwnThread
 from paritas.controller.topic import escalation_from
 from paritas.errors import ParitasError, PermanentError, TransientError
 from paritas.records import Escalation
@@ -26,7 +24,7 @@ HARMLESS = SkipReason.MISSING.value
 OpenReader = Callable[[], AbstractContextManager[LogReader]]
 
 
-class EscalationFeed:
+class EscalationFeed(OwnThread):
     """A thread that publishes what the topic holds, from where it stood; a context manager.
 
     Neither a broker nor a controller that is away ends it: it says so once and tries again.
@@ -49,26 +47,10 @@ class EscalationFeed:
     """
 
     def __init__(self, open_reader: OpenReader, cursor: Cursor, *, publish: Publish, clock: Clock) -> None:
+        super().__init__(name="escalation-feed")
         self._open_reader, self._cursor, self._publish, self._clock = open_reader, cursor, publish, clock
         self.published = self.refused = self.lost = 0
         self._said = ""
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="escalation-feed", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Stop the thread; twice is fine."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
 
     def _run(self) -> None:
         while not self._stop.is_set():

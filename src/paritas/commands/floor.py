@@ -6,13 +6,20 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paritas.commands.drawing_options import add_drawing_options, drawing_of
 from paritas.errors import UsageError
 from paritas.records import Role
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from paritas.commands.floor_run import Run
     from paritas.contracts.floors import MeasuredFloor
+    from paritas.contracts.model import Contract
 
 __all__ = ["register"]
+
+SIZE_MOST = 1024
 
 
 def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -31,18 +38,37 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 
 def _register_measure(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = verbs.add_parser("measure", help="compare two recordings of one kernel and sign what they show")
+    parser = verbs.add_parser(
+        "measure",
+        help="run a kernel at two batch sizes, or compare two recordings of it, and sign what that shows",
+        epilog="KERNEL is hf:DIR with the options of `paritas certify`, or vllm:URL for --role inference, whose batch "
+        "size is how many responses are asked for at once.",
+    )
     add = parser.add_argument
     add("contract", metavar="CONTRACT", help="whose statistics are measured: a file or a shipped preset")
     add("name", metavar="NAME", help="what limits call the floor, such as train_vs_train")
     add("--role", choices=(Role.TRAIN.value, Role.INFERENCE.value), required=True, help="which kernel it is")
-    add("--one", metavar="FILE", type=Path, required=True, help="a recording of the kernel")
-    add("--other", metavar="FILE", type=Path, required=True, help="one of the same tokens, batched otherwise")
+    add("--kernel", metavar="KERNEL", help="run this kernel at two batch sizes")
+    add("--batch-sizes", metavar="N,M", type=_sizes, help="of the two runs (default: 1,8)")
+    add(
+        "--prompts",
+        metavar="FILE",
+        type=Path,
+        help="what it answers: .jsonl or .txt, as of `paritas certify`",
+    )
+    add(
+        "--keep",
+        metavar="DIR",
+        type=Path,
+        help="keep the recordings of both runs, one.jsonl.gz and other.jsonl.gz",
+    )
+    add("--one", metavar="FILE", type=Path, help="in place of a run: a recording of the kernel")
+    add("--other", metavar="FILE", type=Path, help="and one of the same tokens, batched otherwise")
     add("--key", metavar="FILE", type=Path, required=True, help="private key, Ed25519 in PEM")
     add("-o", "--out", metavar="FILE", type=Path, required=True, help="where the signed floor goes")
     add("--model", default="", help="whose weights they hold (default: the contract's policy)")
-    add("--seed", type=int, default=0, help="seed of the recordings, to be written down")
     add("--alpha", type=_share, default=0.05, help="error probability of all limits together (default: 0.05)")
+    add_drawing_options(parser)
     parser.set_defaults(run=_measure)
 
 
@@ -71,22 +97,78 @@ def _share(text: str) -> float:
     return value
 
 
+def _sizes(text: str) -> tuple[int, int]:
+    parts = text.split(",")
+    sizes = [
+        int(p) for p in parts if p.isascii() and p.isdecimal() and len(p) < 5 and 1 <= int(p) <= SIZE_MOST
+    ]
+    if len(parts) != 2 or len(sizes) != 2 or sizes[0] == sizes[1]:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not two unequal numbers from 1 to {SIZE_MOST}, such as 1,8"
+        )
+    return sizes[0], sizes[1]
+
+
 def _measure(arguments: argparse.Namespace) -> int:
+    from paritas.contracts.load import load_named
+    from paritas.signing import private_key
+
+    key = private_key(arguments.key)  # before anything is read or run, which may take long
+    contract = load_named(arguments.contract)
+    run = _run(arguments)
+    if run is None:
+        return _sign(contract, arguments, (arguments.one, arguments.other), key)
+    from paritas.commands.certify_files import recording_folder
+    from paritas.commands.floor_measure import measured_clauses
+    from paritas.commands.floor_run import ONE, OTHER, record
+
+    measured_clauses(contract)
+    with recording_folder(arguments.keep) as folder:
+        if note := record(run, folder):
+            sys.stdout.write(f"{note}\n")
+        return _sign(contract, arguments, (folder / ONE, folder / OTHER), key)
+
+
+def _run(arguments: argparse.Namespace) -> "Run | None":
+    """What is to be run; None where recordings are given."""
+    pair = (arguments.one, arguments.other)
+    if arguments.kernel is None:
+        _require_recordings(arguments)
+        return None
+    if any(pair):
+        raise UsageError("--kernel makes both recordings: give it without --one and --other")
+    if arguments.prompts is None:
+        raise UsageError("no prompts", hint="give --prompts FILE: what the kernel answers")
+    from paritas.collectors.kernels import parse_spec, read_prompts
+    from paritas.commands.floor_run import Run
+
+    kernel = parse_spec(arguments.kernel, Role(arguments.role), flag="--kernel")
+    suite, law = drawing_of(read_prompts(arguments.prompts), arguments)
+    return Run(kernel, arguments.batch_sizes or (1, 8), suite, law, arguments.top_logprobs)
+
+
+def _require_recordings(arguments: argparse.Namespace) -> None:
+    for name in ("batch_sizes", "prompts", "keep"):
+        if getattr(arguments, name) is not None:
+            raise UsageError(f"--{name.replace('_', '-')} is for a kernel that is run: give it with --kernel")
+    if not all((arguments.one, arguments.other)):
+        hint = "give --kernel KERNEL --prompts FILE, or --one FILE --other FILE"
+        raise UsageError("nothing to measure", hint=hint)
+
+
+def _sign(
+    contract: "Contract", arguments: argparse.Namespace, files: tuple[Path, Path], key: "Ed25519PrivateKey"
+) -> int:
+    """Measure two recordings, write the floor and say what is in it."""
     from paritas.clock import SystemClock
     from paritas.commands.floor_measure import Asked, measure
     from paritas.contracts.floors import write_floor
-    from paritas.contracts.floors.files import private_key
-    from paritas.contracts.load import load_named
 
-    key = private_key(arguments.key)  # before the recordings are read, which may take long
-    told = {name: getattr(arguments, name) for name in ("name", "one", "other", "model", "seed", "alpha")}
-    floor = measure(
-        load_named(arguments.contract), Asked(role=Role(arguments.role), **told), clock=SystemClock()
-    )
+    told = {name: getattr(arguments, name) for name in ("name", "model", "seed", "alpha")}
+    asked = Asked(role=Role(arguments.role), one=files[0], other=files[1], **told)
+    floor = measure(contract, asked, clock=SystemClock())
     if not floor.values:
-        raise UsageError(
-            f"{arguments.one}: nothing to measure", hint="do the recordings hold log-probabilities?"
-        )
+        raise UsageError(f"{files[0]}: nothing to measure", hint="do the recordings hold log-probabilities?")
     write_floor(arguments.out, floor, key)
     sys.stdout.write(_told(floor) + f"signed in {arguments.out}\n")
     return 0
@@ -94,7 +176,7 @@ def _measure(arguments: argparse.Namespace) -> int:
 
 def _verify(arguments: argparse.Namespace) -> int:
     from paritas.contracts.floors import read_floor
-    from paritas.contracts.floors.files import public_key
+    from paritas.signing import public_key
 
     floor = read_floor(arguments.floor, public_key(arguments.key))
     if arguments.json:
@@ -105,7 +187,7 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _make_key(arguments: argparse.Namespace) -> int:
-    from paritas.contracts.floors import key_pair
+    from paritas.signing import key_pair
 
     key_pair(arguments.private, arguments.public)
     sys.stdout.write(f"private key: {arguments.private}\npublic key: {arguments.public}\n")

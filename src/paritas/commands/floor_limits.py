@@ -48,7 +48,7 @@ def load_with_floors(name: str, arguments: argparse.Namespace) -> "Contract":
             hint="the public key they were signed by: an unverified floor loosens limits for anybody",
         )
     from paritas.contracts.floors import read_floor, with_floors
-    from paritas.contracts.floors.files import public_key
+    from paritas.signing import public_key
 
     key = public_key(arguments.floors_key)
     return with_floors(contract, [(str(path), read_floor(path, key)) for path in arguments.floors])

@@ -29,7 +29,7 @@ from paritas.errors import UsageError
 from paritas.records import KernelIdentity, Role, TokenTrace
 from paritas.tokens import TokenHasher
 
-__all__ = ["Asked", "measure"]
+__all__ = ["Asked", "measure", "measured_clauses"]
 
 LOCAL_KEY = b"paritas-floor-local"
 NS = 1_000_000_000
@@ -73,10 +73,7 @@ def measure(contract: Contract, asked: Asked, *, clock: Clock) -> MeasuredFloor:
     UsageError
         The recordings are of two kernels, nothing in them pairs, or no clause can have a floor.
     """
-    clauses = tuple(c for c in contract.clauses if has_floor(c))
-    if not clauses:
-        hint = "a floor needs a numerical or statistical clause with a bounded mean, such as tv"
-        raise UsageError(f"{contract.name}: no clause can have a floor", hint=hint)
+    clauses = measured_clauses(contract)
     sides = _Sides()
     outcomes = _pairs(list(sides.outcomes(contract, asked)), asked)
     one, other = sides.kernels(asked)
@@ -96,6 +93,15 @@ def measure(contract: Contract, asked: Asked, *, clock: Clock) -> MeasuredFloor:
     )
 
 
+def measured_clauses(contract: Contract) -> tuple[Clause, ...]:
+    """Return the clauses that can have a floor; raises `UsageError` where none can."""
+    clauses = tuple(c for c in contract.clauses if has_floor(c))
+    if not clauses:
+        hint = "a floor needs a numerical or statistical clause with a bounded mean, such as tv"
+        raise UsageError(f"{contract.name}: no clause can have a floor", hint=hint)
+    return clauses
+
+
 def has_floor(clause: Clause) -> bool:
     """Whether a clause bounds from above a mean of values of both kernels that lie in a known range."""
     entry = CATALOGUE[clause.statistic]
@@ -111,7 +117,8 @@ class _Sides:
 
     def outcomes(self, contract: Contract, asked: Asked) -> Iterator[PairOutcome]:
         """Yield how each sequence paired; the first recording takes the side of the sampler."""
-        pairer, options = Pairer(contract.compare), ReadOptions(TokenHasher(LOCAL_KEY))
+        compare = replace(contract.compare, against=Role.INFERENCE)
+        pairer, options = Pairer(compare), ReadOptions(TokenHasher(LOCAL_KEY))
         sides = ((asked.one, Role.INFERENCE), (asked.other, Role.TRAIN))
         for item in chain(*(read_recorded(path, role, options) for path, role in sides)):
             yield from self._paired(pairer, item)

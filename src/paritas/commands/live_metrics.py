@@ -5,17 +5,16 @@ take the latest from there, so that neither ever waits for the detector, nor it 
 """
 
 import logging
-import threading
 from http import HTTPStatus
 from io import BufferedReader
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from paritas.agent.http_message import Request, response
 from paritas.agent.receivers.http_server import HttpServer
 from paritas.agent.receivers.listening import listen_tcp
 from paritas.clock import Clock
 from paritas.commands.live_reading import Reading, otlp_metrics, prometheus_text, reading_of
+from paritas.commands.own_thread import OwnThread
 from paritas.errors import TransientError
 from paritas.otlp_http import OtlpClient, Target
 
@@ -72,7 +71,7 @@ def metrics_page(listen: str, desk: MetricsDesk) -> HttpServer:
     return HttpServer(listen_tcp(listen), answer, name="metrics")
 
 
-class MetricsPusher:
+class MetricsPusher(OwnThread):
     """Posts the latest reading to an OTLP/HTTP receiver every period, on a thread of its own.
 
     A receiver that is away costs nothing but a missing point: metrics are readings, the next one
@@ -87,28 +86,15 @@ class MetricsPusher:
     def __init__(
         self, target: Target, desk: MetricsDesk, *, clock: Clock, period_s: float = PERIOD_S
     ) -> None:
+        super().__init__(name="paritas-metrics-push")
         self._desk, self._clock, self._period_s = desk, clock, period_s
         self._client = OtlpClient(target, clock=clock, timeout_s=TIMEOUT_S, path="/v1/metrics")
         self._start_ns = clock.now_ns()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="paritas-metrics-push", daemon=True)
         self.sent = self.failed = 0
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Push once more, within the timeout, and stop."""
-        self.close()
-
     def close(self) -> None:
-        """Stop and disconnect; twice is fine."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        """Push once more, within the timeout, stop and disconnect; twice is fine."""
+        super().close()
         self._client.close()
 
     def _run(self) -> None:

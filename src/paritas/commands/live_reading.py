@@ -15,11 +15,31 @@ from paritas import __version__
 if TYPE_CHECKING:
     from paritas.detectors.pipeline import Detector
 
-__all__ = ["Reading", "instrument_name", "otlp_metrics", "prometheus_text", "reading_of"]
+__all__ = ["Reading", "RefitReading", "instrument_name", "otlp_metrics", "prometheus_text", "reading_of"]
 
 NOT_AN_INSTRUMENT = re.compile(r"[^A-Za-z0-9_./-]")
 LONGEST_NAME = 255  # characters of an OpenTelemetry instrument's name
 ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+@dataclass(frozen=True, slots=True)
+class RefitReading:
+    """What the refit gate did since the state began.
+
+    Attributes
+    ----------
+    started, held : int
+        Tests begun, and versions and replicas under test now.
+    versions : mapping of (state, reason) to int
+        Finished tests by how they ended and why.
+    sequences : mapping of str to int
+        Paired sequences by what became of them, and `held_losses`.
+    """
+
+    started: int = 0
+    held: int = 0
+    versions: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    sequences: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +56,8 @@ class Reading:
         ``PEER:METRIC`` → value over the latest sequences.
     peer_sequences : int
         How many sequences those are.
+    refit : RefitReading or None
+        None where the contract has no refit gate.
     """
 
     contract: str
@@ -43,16 +65,21 @@ class Reading:
     tokens: Mapping[tuple[str, str], int] = field(default_factory=dict)
     peers: Mapping[str, float] = field(default_factory=dict)
     peer_sequences: int = 0
+    refit: RefitReading | None = None
 
 
 def reading_of(detector: "Detector") -> Reading:
     """Read a detector; only the thread that drives it may."""
+    gate = detector.refit
     return Reading(
         detector.contract.name,
         {str(reason): n for reason, n in detector.evaluator.reasons.items()},
         dict(detector.account.tokens),
         detector.rosetta.values(),
         detector.rosetta.sums().sequences.count,
+        None
+        if gate is None
+        else RefitReading(gate.started, gate.held, dict(gate.reasons), dict(gate.sequences)),
     )
 
 
@@ -77,6 +104,8 @@ def _lines(reading: Reading) -> Iterator[str]:
     yield "# TYPE paritas_detect_tokens_total counter"
     for (role, status), n in sorted(reading.tokens.items()):
         yield f'paritas_detect_tokens_total{{{own},role="{role}",status="{status}"}} {n}'
+    if reading.refit is not None:
+        yield from _refit_lines(reading.refit, own)
     yield "# HELP paritas_rosetta_sequences sequences behind each paritas_rosetta"
     yield "# TYPE paritas_rosetta_sequences gauge"
     yield f"paritas_rosetta_sequences{{{own}}} {reading.peer_sequences}"
@@ -86,6 +115,23 @@ def _lines(reading: Reading) -> Iterator[str]:
         peer, _, metric = name.partition(":")
         labels = f'{own},peer="{peer}",metric="{metric.translate(ESCAPED)}"'
         yield f"paritas_rosetta{{{labels}}} {_shown(value)}"
+
+
+def _refit_lines(refit: RefitReading, own: str) -> Iterator[str]:
+    yield "# HELP paritas_refit_tests_total tests of a weights version on a replica that began"
+    yield "# TYPE paritas_refit_tests_total counter"
+    yield f"paritas_refit_tests_total{{{own}}} {refit.started}"
+    yield "# HELP paritas_refit_held weights versions and replicas under test"
+    yield "# TYPE paritas_refit_held gauge"
+    yield f"paritas_refit_held{{{own}}} {refit.held}"
+    yield "# HELP paritas_refit_versions_total tests that ended, by state and reason"
+    yield "# TYPE paritas_refit_versions_total counter"
+    for (state, reason), n in sorted(refit.versions.items()):
+        yield f'paritas_refit_versions_total{{{own},state="{state}",reason="{reason}"}} {n}'
+    yield "# HELP paritas_refit_sequences_total sequences with a weights version, by what became of them"
+    yield "# TYPE paritas_refit_sequences_total counter"
+    for state, n in sorted(refit.sequences.items()):
+        yield f'paritas_refit_sequences_total{{{own},state="{state}"}} {n}'
 
 
 def _shown(value: float) -> str:
@@ -117,6 +163,8 @@ def otlp_metrics(reading: Reading, *, start_ns: int, now_ns: int) -> ExportMetri
     scope.scope.name, scope.scope.version = "paritas", __version__
     scope.metrics.extend(_counters(reading, start_ns, now_ns))
     known = {"paritas.rosetta.sequences": float(reading.peer_sequences)}
+    if reading.refit is not None:
+        known["paritas.refit.held"] = float(reading.refit.held)
     known |= {instrument_name(name): value for name, value in reading.peers.items()}
     for name, value in known.items():
         if isfinite(value):
@@ -138,6 +186,7 @@ def _counters(reading: Reading, start_ns: int, now_ns: int) -> Iterator[Metric]:
     told = (
         ("paritas.detect.sequences", "{sequence}", sequences),
         ("paritas.detect.tokens", "{token}", tokens),
+        *_refit_counters(reading.refit),
     )
     for name, unit, points in told:
         metric = Metric(name=name, unit=unit)
@@ -148,6 +197,22 @@ def _counters(reading: Reading, start_ns: int, now_ns: int) -> Iterator[Metric]:
             point.attributes.extend(_label(*pair) for pair in labels.items())
             metric.sum.data_points.append(point)
         yield metric
+
+
+def _refit_counters(
+    refit: RefitReading | None,
+) -> Iterator[tuple[str, str, list[tuple[dict[str, str], int]]]]:
+    """Name, unit and points of the refit gate's counters; none without a gate."""
+    if refit is None:
+        return
+    ended = [
+        ({"paritas.refit.state": state, "paritas.refit.reason": reason}, n)
+        for (state, reason), n in sorted(refit.versions.items())
+    ]
+    became = [({"paritas.refit.state": state}, n) for state, n in sorted(refit.sequences.items())]
+    yield "paritas.refit.tests", "{test}", [({}, refit.started)]
+    yield "paritas.refit.versions", "{test}", ended
+    yield "paritas.refit.sequences", "{sequence}", became
 
 
 def _label(name: str, value: str) -> KeyValue:

@@ -12,6 +12,9 @@ from pathlib import Path
 from paritas.collectors.accounting import Accounting
 from paritas.collectors.dumps import Problem, ReadOptions, read_dump, read_recorded
 from paritas.commands.jsonable import finite
+from paritas.commands.observed import observed_of
+from paritas.commands.offline_refit import RecordingGate, RefitResult
+from paritas.contracts.attempts import NO_GATE, GateLevel, level_of
 from paritas.contracts.floors import floor_notes
 from paritas.contracts.model import Contract, Gate, Stage
 from paritas.contracts.plausible import Implausible, implausible
@@ -23,6 +26,7 @@ from paritas.detectors.pairing import Pairer
 from paritas.detectors.pairs import PairedTrace, PairOutcome
 from paritas.detectors.rosetta import rosetta
 from paritas.detectors.verdicts import verdicts
+from paritas.errors import UsageError
 from paritas.records import Finding, PairReason, Reason, Role, State, TokenTrace, Verdict
 from paritas.tokens import TokenHasher
 
@@ -77,6 +81,14 @@ class Judgement:
         What is violated by more than rounding explains.
     cap : Recommendation or None
         Where a gradient bias is violated: the smallest truncation that certifies its limit.
+    level : GateLevel
+        What a pass in this judgement may spend.
+    sampling : mapping of str to int
+        Paired sequences by what they tell of the probability with which they were recorded.
+    observed : mapping
+        Which kernels and weights were seen, and when (`observed_of`); evidence is bound to it.
+    refit : RefitResult or None
+        What the refit gate says; None where the contract declares none.
     """
 
     contract: Contract
@@ -90,11 +102,18 @@ class Judgement:
     assumptions: Mapping[tuple[str, str], Ledger] = field(default_factory=dict)
     implausible: tuple[Implausible, ...] = ()
     cap: Recommendation | None = None
+    level: GateLevel = NO_GATE
+    sampling: Mapping[str, int] = field(default_factory=dict)
+    observed: Mapping[str, object] = field(default_factory=dict)
+    refit: RefitResult | None = None
 
     @property
     def exit_code(self) -> Exit:
-        """1 if anything is violated, 0 if everything conforms, else 3: no data is never a pass."""
-        states = {v.state for v in self.verdicts}
+        """1 if anything is violated, 0 if everything conforms, else 3: no data is never a pass.
+
+        Weights that the refit gate rejected violate; weights that it still holds are undecided.
+        """
+        states = {v.state for v in self.verdicts} | (self.refit.states if self.refit else frozenset())
         if State.VIOLATED in states:
             return Exit.VIOLATED
         return Exit.CONFORMING if states == {State.CONFORMING} else Exit.UNDECIDED
@@ -108,9 +127,15 @@ class Judgement:
                 "digest": self.contract.digest,
             },
             "exit_code": int(self.exit_code),
+            "gate": {**asdict(self.level), "pass_alpha": self.level.pass_alpha},
+            "observed": dict(self.observed),
             "verdicts": [asdict(v) for v in self.verdicts],
             "diagnosis": [asdict(f) for f in self.diagnosis],
-            "accounting": {**self.accounting.as_dict(), "pairs": dict(self.pairs)},
+            "accounting": {
+                **self.accounting.as_dict(),
+                "pairs": dict(self.pairs),
+                "sampling": dict(self.sampling),
+            },
             "rosetta": dict(self.rosetta),
             "assumptions": [
                 {"clause": clause, "slice": name, "entries": [asdict(e) for e in ledger.entries]}
@@ -118,6 +143,7 @@ class Judgement:
             ],
             "implausible": [{**asdict(i), "says": str(i)} for i in self.implausible],
             "recommended_cap": None if self.cap is None else {**asdict(self.cap), "says": str(self.cap)},
+            "refit": None if self.refit is None else self.refit.as_dict(),
             "floors": list(floor_notes(self.contract)),
             "problems": [asdict(p) for p in self.problems],
         }
@@ -127,13 +153,28 @@ class Judgement:
 SHOWN_PROBLEMS = 20
 
 
-def judge(contract: Contract, items: Iterable[TokenTrace | Problem]) -> Judgement:
-    """Judge traces, in any order, at the offline stage and by its gate, where the contract declares one."""
+def judge(
+    contract: Contract,
+    items: Iterable[TokenTrace | Problem],
+    *,
+    attempt: int | None = None,
+    metrics: Path | None = None,
+    stage: Stage = Stage.OFFLINE_CI,
+) -> Judgement:
+    """Judge traces, in any order, at a stage and by its gate, where the contract declares one.
+
+    `attempt` is the number of this try of one candidate, from 1; `metrics` a file of exponential histograms by
+    which runtime clauses are judged (docs/statistics.md).
+    """
     reader = _Reader(contract)
     outcomes = list(reader.outcomes(items))
-    evaluator = Evaluator(contract, stage=Stage.OFFLINE_CI, recover=False)
-    reached = _observe(evaluator, outcomes)
-    found = _gated(evaluator, gate_of(contract))
+    evaluator = Evaluator(contract, stage=stage, recover=False)
+    _observe_metrics(evaluator, metrics)
+    refit = RecordingGate.of(contract)
+    reached = _observe(evaluator, refit, outcomes)
+    gate = gate_of(contract, stage)
+    level = level_of(contract, gate, attempt)
+    found = _gated(evaluator, gate, level)
     pairs = [o.pair for o in outcomes if o.pair is not None]
     return Judgement(
         contract,
@@ -146,7 +187,11 @@ def judge(contract: Contract, items: Iterable[TokenTrace | Problem]) -> Judgemen
         reached,
         ledgers(evaluator, found),
         implausible(contract, found, observed=_observed(pairs)),
-        _cap(contract, found, outcomes),
+        _cap(contract, found, refit.counted),
+        level,
+        evaluator.sampling.counts(),
+        observed_of(pairs),
+        refit.result(),
     )
 
 
@@ -170,15 +215,15 @@ def read_outcomes(contract: Contract, items: Iterable[TokenTrace | Problem]) -> 
     return list(_Reader(contract).outcomes(items))
 
 
-def gate_of(contract: Contract) -> Gate:
-    """Return the declared gate ``offline_ci``, else one with the defaults."""
-    declared = (gate for gate in contract.promotion.gates if gate.stage is Stage.OFFLINE_CI)
-    return next(declared, Gate(Stage.OFFLINE_CI))
+def gate_of(contract: Contract, stage: Stage = Stage.OFFLINE_CI) -> Gate:
+    """Return the declared gate of a stage, else one with the defaults."""
+    declared = (gate for gate in contract.promotion.gates if gate.stage is stage)
+    return next(declared, Gate(stage))
 
 
-def _gated(evaluator: Evaluator, gate: Gate) -> tuple[Verdict, ...]:
+def _gated(evaluator: Evaluator, gate: Gate, level: GateLevel) -> tuple[Verdict, ...]:
     """Return the verdicts at the gate's level; nothing passes before the sequences it asks for."""
-    found = verdicts(evaluator, pass_alpha=gate.alpha)
+    found = verdicts(evaluator, pass_alpha=level.pass_alpha)
     if evaluator.reasons.get(PairReason.PAIRED, 0) >= gate.at_least_sequences:
         return found
     return tuple(_early(v, gate) if v.state is State.CONFORMING else v for v in found)
@@ -193,13 +238,32 @@ def _early(verdict: Verdict, gate: Gate) -> Verdict:
     )
 
 
-def _observe(evaluator: Evaluator, outcomes: Sequence[PairOutcome]) -> dict[tuple[str, str], int]:
-    """Return after how many sequences each clause was first violated in each slice."""
+def _observe(
+    evaluator: Evaluator, refit: RecordingGate, outcomes: Sequence[PairOutcome]
+) -> dict[tuple[str, str], int]:
+    """Return after how many sequences that count each clause was first violated in each slice."""
     reached: dict[tuple[str, str], int] = {}
-    for crossing in evaluator.observe(outcomes):
+    counted = refit.observe(outcomes, evaluator.observe)
+    for crossing in chain(counted, evaluator.close_windows(is_end=True)):
         if crossing.change is Change.VIOLATED:
             reached.setdefault((crossing.clause.id, crossing.slice), sum(evaluator.reasons.values()))
     return reached
+
+
+def _observe_metrics(evaluator: Evaluator, metrics: Path | None) -> None:
+    """Judge runtime clauses by the histograms of a file, in the order of their ends."""
+    if metrics is None:
+        return
+    from paritas.commands.otlp_metrics import METRICS, MetricsReader  # protobuf, which few judgements need
+
+    reader = MetricsReader(metrics)
+    points = sorted(reader.points(), key=lambda point: point.event_ns)
+    if not points:
+        passed = ", ".join(f"{n} {why}" for why, n in reader.passed.items()) or "no data points"
+        hint = f"known are exponential histograms called {', '.join(METRICS)}"
+        raise UsageError(f"{metrics}: no histogram of latencies ({passed})", hint=hint)
+    for _ in evaluator.observe_points(points, is_end=True):
+        continue
 
 
 class _Reader:
@@ -221,7 +285,7 @@ class _Reader:
         yield from self._pairer.flush(0)
 
 
-def judge_recording(contract: Contract, serve: Path, train: Path) -> Judgement:
+def judge_recording(contract: Contract, serve: Path, train: Path, *, attempt: int | None = None) -> Judgement:
     """Judge a recorded pair of files.
 
     Raises
@@ -229,16 +293,16 @@ def judge_recording(contract: Contract, serve: Path, train: Path) -> Judgement:
     UsageError
         If a file is not there or is no file.
     """
-    return judge(contract, recorded(serve, train))
+    return judge(contract, recorded(serve, train, contract.compare.against), attempt=attempt)
 
 
-def recorded(serve: Path, train: Path) -> Iterator[TokenTrace | Problem]:
+def recorded(serve: Path, train: Path, against: Role = Role.INFERENCE) -> Iterator[TokenTrace | Problem]:
     """Read a recorded pair of files, each in the role of its side; raises as `judge_recording`."""
     options = _options()
-    return chain(read_recorded(serve, Role.INFERENCE, options), read_recorded(train, Role.TRAIN, options))
+    return chain(read_recorded(serve, against, options), read_recorded(train, Role.TRAIN, options))
 
 
-def judge_dump(contract: Contract, path: Path) -> Judgement:
+def judge_dump(contract: Contract, path: Path, *, attempt: int | None = None) -> Judgement:
     """Judge a dump that holds both kernels; the format is recognised from its content.
 
     Raises
@@ -246,7 +310,7 @@ def judge_dump(contract: Contract, path: Path) -> Judgement:
     UsageError
         If nothing is there or nothing in it is known.
     """
-    return judge(contract, dumped(path))
+    return judge(contract, dumped(path), attempt=attempt)
 
 
 def dumped(path: Path) -> Iterator[TokenTrace | Problem]:

@@ -61,6 +61,16 @@ class DataFolder:
         return self.root / "detector.state"
 
     @property
+    def token(self) -> Path:
+        """The token of this folder's owner, while a controller with an access file runs in it."""
+        return self.root / "controller.token"
+
+    @property
+    def notifications(self) -> Path:
+        """What people were told."""
+        return self.root / "notify.json"
+
+    @property
     def socket(self) -> Path:
         """Where collectors send."""
         return self.root / "otlp.sock"

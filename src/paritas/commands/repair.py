@@ -83,7 +83,7 @@ def _outcomes(contract: "Contract", arguments: argparse.Namespace) -> "list[Pair
         return read_outcomes(contract, dumped(arguments.dump))
     if not all(pair):
         raise UsageError("no input", hint="give --serve FILE --train FILE, or --dump PATH")
-    return read_outcomes(contract, recorded(*pair))
+    return read_outcomes(contract, recorded(*pair, contract.compare.against))
 
 
 def budget_of(contract: "Contract") -> float | None:

@@ -12,7 +12,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from paritas.commands.offline import Judgement
+from paritas.commands.offline_refit import RefitResult, refit_line
 from paritas.contracts.floors import floor_notes
+from paritas.detectors.lengths import shortest_of
+from paritas.detectors.refit import RefitState
 from paritas.records import Finding, Reason, State, TokenStatus, Verdict
 
 __all__ = ["finding_line", "number", "show_judgement", "state_text", "verdict_table", "wide_console"]
@@ -36,6 +39,7 @@ COLUMNS: tuple[tuple[str, Justify], ...] = (
     ("why", "left"),
 )
 MAX_ROWS = 14
+GATE_ORDER = (RefitState.REJECTED, RefitState.HELD, RefitState.ACCEPTED)
 WIDTH = 120  # the widest row of real recordings takes 112
 SHOWN_PEERS = (
     "verl:training/rollout_probs_diff_mean",
@@ -130,13 +134,28 @@ def show_judgement(judgement: Judgement, console: Console | None = None) -> None
     out.print(f"[bold]{escape(contract.name)}[/] {contract.version}  {_headline(judgement)}\n")
     out.print(verdict_table(_shown(judgement.verdicts)))
     _show_rest(out, judgement.verdicts)
+    _show_lengths(out, judgement.verdicts)
     if judgement.diagnosis:
         out.print("\n[bold]likely causes[/]")
         for finding in _distinct(judgement.diagnosis):
             out.print("  " + finding_line(finding))
+    if judgement.refit is not None:
+        _show_refit(out, judgement.refit)
     _show_consequences(out, judgement)
     _show_assumptions(out, judgement)
     _show_accounting(out, judgement)
+
+
+def _show_refit(out: Console, refit: RefitResult) -> None:
+    """What the refit gate says of each version, the rejected ones first, and what does not count for it."""
+    counts = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in sorted(refit.sequences.items()))
+    out.print(f"\n[bold]refit gate[/]  sequences: {counts or 'none with a weights version'}")
+    for one in sorted(refit.versions, key=lambda one: GATE_ORDER.index(one.state))[:MAX_ROWS]:
+        out.print(f"  {escape(refit_line(one))}")
+    if (hidden := len(refit.versions) - MAX_ROWS) > 0:
+        out.print(f"[dim]  and {hidden} more; --json has them all[/]")
+    for finding in _distinct(refit.diagnosis):
+        out.print("  " + finding_line(finding))
 
 
 def _show_consequences(out: Console, judgement: Judgement) -> None:
@@ -145,6 +164,8 @@ def _show_consequences(out: Console, judgement: Judgement) -> None:
     lines = [f"[bold]not rounding[/]  {escape(str(one))}" for one in reversed(first.values())]
     if judgement.cap is not None:
         lines.append(f"[bold]recommended cap[/]  {escape(str(judgement.cap))}")
+    if judgement.level.attempt is not None:
+        lines.append(f"[bold]gate[/]  {escape(str(judgement.level))}")
     lines += [f"[bold]floor[/]  {escape(note)}" for note in floor_notes(judgement.contract)]
     if lines:
         out.print("\n" + "\n".join(lines))
@@ -193,9 +214,23 @@ def _show_rest(out: Console, verdicts: Sequence[Verdict]) -> None:
         out.print(f"[dim]and {hidden} more rows; --json has them all[/]")
 
 
+def _show_lengths(out: Console, verdicts: Sequence[Verdict]) -> None:
+    """Estimates by length bucket, shortest first: what grows with length shows as a trend."""
+    told = sorted((v for v in verdicts if shortest_of(v.slice) >= 0 and v.units), key=lambda v: v.clause)
+    if told:
+        out.print("\n[bold]by length[/], in tokens: estimate (sequences)")
+    for clause, group in groupby(told, key=lambda v: v.clause):
+        buckets = sorted(group, key=lambda v: shortest_of(v.slice))
+        shown = ", ".join(f"{v.slice.partition('=')[2]} {number(v.estimate)} ({v.units})" for v in buckets)
+        out.print(f"  {clause}: {shown}")
+
+
 def _show_accounting(out: Console, judgement: Judgement) -> None:
     pairs = ", ".join(f"{n} {name}" for name, n in judgement.pairs.items() if n)
     out.print(f"\n[bold]accounting[/]  sequences: {pairs or 'none'}")
+    if judgement.sampling:
+        told = ", ".join(f"{n} {name}" for name, n in judgement.sampling.items() if n)
+        out.print(f"  sampling probability: {told}")
     for role, account in judgement.accounting.roles.items():
         counts = zip(TokenStatus, account.by_status, strict=True)
         told = ", ".join(f"{n} {status.name.lower()}" for status, n in counts if n)

@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING
 
 from paritas.commands.floor_limits import add_floor_options, floor_lines, load_with_floors
 from paritas.commands.live_options import NOWHERE, MetricsPlaces, add_metrics_options, exposed, places_of
+from paritas.commands.notify_option import add_notify_option, notifying
 from paritas.commands.places import DataFolder, Running, default_folder
+from paritas.commands.reaching import Reach
+from paritas.commands.routes_option import add_routes_option, declared_routes
 
 if TYPE_CHECKING:
     from paritas.agent.eventlog import EventLog
     from paritas.commands.detecting import DetectionLoop
     from paritas.contracts.model import Contract
+    from paritas.controller.routing.declared import Declared
     from paritas.records import Escalation
     from paritas.wire import WireRecord
 
@@ -61,6 +65,8 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     )
     add_floor_options(parser)
     add_metrics_options(parser)
+    add_routes_option(parser)
+    add_notify_option(parser)
     parser.set_defaults(run=run)
 
 
@@ -68,8 +74,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM; return 0."""
     folder = DataFolder(arguments.data or default_folder(os.environ))
     contract = load_with_floors(arguments.contract, arguments)
-    told = {"listen": arguments.listen, "deployment": arguments.deployment}
-    with stop_signals() as stop, running(contract, folder, **told, metrics=places_of(arguments)) as up:
+    routes = declared_routes(arguments, on_loss=contract.on_controller_loss, policy=contract.policy)
+    told = {"listen": arguments.listen, "deployment": arguments.deployment, "routes": routes}
+    with (
+        stop_signals() as stop,
+        running(contract, folder, **told, metrics=places_of(arguments)) as up,
+        notifying(arguments.notify, folder, Reach(up.target)),
+    ):
         sys.stdout.write(_ready(up, contract))
         sys.stdout.flush()
         up.loop.on_published = _say
@@ -86,6 +97,7 @@ def running(
     listen: str,
     deployment: str = "",
     metrics: MetricsPlaces = NOWHERE,
+    routes: "Sequence[Declared]" = (),
 ) -> Iterator[Up]:
     """Start controller, log and receiver, and prepare the detection loop; the caller drives it.
 
@@ -106,7 +118,8 @@ def running(
     folder.make()
     with ExitStack() as stack:
         log = stack.enter_context(EmbeddedLog(folder.log, LogSettings(partitions=1), clock=clock))
-        target = stack.enter_context(serving(ServerConfig(folder.database, listen=listen), clock=clock))
+        config = ServerConfig(folder.database, listen=listen, routes=tuple(routes))
+        target = stack.enter_context(serving(config, clock=clock))
         client = stack.enter_context(EscalationClient(target, clock=clock))
         settings = LoopSettings(deployment=deployment)
         cursor = Cursor(folder.cursor)

@@ -6,11 +6,11 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from math import isfinite
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paritas.commands.jsonable import finite
 from paritas.commands.places import DataFolder, default_folder
+from paritas.commands.reaching import add_reach_options, reach_of
 
 if TYPE_CHECKING:
     from paritas.controller.client import Delivery
@@ -26,8 +26,7 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser = commands.add_parser(
         "watch", help="subscribe to escalations", description="Prints escalations as they happen."
     )
-    parser.add_argument("--target", help="gRPC address (default: that of the running instance)")
-    parser.add_argument("--data", type=Path, help="folder of the running instance")
+    add_reach_options(parser)
     parser.add_argument(
         "--id",
         dest="subscriber",
@@ -61,12 +60,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Print until interrupted, or until `--count` escalations came."""
     if arguments.peers:
         return _run_peers(arguments)
-    from paritas.controller.client import EscalationClient, StartAt, SubscriptionOptions
+    from paritas.controller.client import StartAt, SubscriptionOptions
 
-    target = arguments.target or DataFolder(arguments.data or default_folder(os.environ)).running().target
     options = SubscriptionOptions(start=StartAt(START[arguments.start]), auto_ack=True)
     show = _json_line if arguments.json else _text
-    with EscalationClient(target) as client, client.subscribe(arguments.subscriber, options) as deliveries:
+    with (
+        reach_of(arguments).client() as client,
+        client.subscribe(arguments.subscriber, options) as deliveries,
+    ):
         _print(deliveries, show, arguments.count)
     return 0
 

@@ -148,9 +148,7 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     with pytest.raises(UsageError) as caught:
         certify_pair(contract(), plan(), kernels(0.0), out=taken)
     assert str(caught.value) == f"{taken}: cannot be made: File exists"
-    assert caught.value.hint == (
-        "--out DIR takes a folder that is there or can be made, and room for the recording"
-    )
+    assert caught.value.hint == ("the folder of a recording must be there or be made, with room for it")
 
 
 def test_the_tables_end_with_the_divergence(capsys):
@@ -267,7 +265,7 @@ def test_a_folder_for_the_recording_is_made_before_a_kernel_is_opened(tmp_path, 
     taken.write_text("")
     assert refused("dense-bf16", *PAIR, "--prompts", prompts, "--out", taken) == (
         f"[usage] {taken}: cannot be made: File exists\n"
-        "  hint: --out DIR takes a folder that is there or can be made, and room for the recording\n"
+        "  hint: the folder of a recording must be there or be made, with room for it\n"
     )
 
 

@@ -61,7 +61,7 @@ def test_json_is_one_object_and_the_same_for_the_same_seed():
         ),
         (
             ["experiment", "x"],
-            "[usage] no such experiment: 'x'\n  hint: one of bias-vs-clip, bound-tightness, delay, false-alarms, falsification, precision-ladder\n",
+            "[usage] no such experiment: 'x'\n  hint: one of bias-vs-clip, bound-tightness, delay, false-alarms, falsification, precision-ladder, recorded-delay\n",
         ),
         (["experiment", "delay", "--seed", "-1"], "[usage] --seed must be 0 or more, got -1\n"),
         (

@@ -3,13 +3,14 @@
 import math
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from http import HTTPStatus
 from types import SimpleNamespace
 
 import pytest
 from command_runs import recording, run, service, until
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from pair_factory import both, clause, contract
+from pair_factory import BY_REPLICA, EVERYTHING, both, clause, contract
 
 from paritas.agent.http_message import response
 from paritas.agent.receivers.http_server import HttpServer
@@ -17,9 +18,17 @@ from paritas.agent.receivers.listening import listen_tcp
 from paritas.clock import ManualClock, SystemClock
 from paritas.commands.live_metrics import MetricsDesk, MetricsPusher, metrics_page
 from paritas.commands.live_options import NOWHERE, MetricsPlaces, exposed
-from paritas.commands.live_reading import Reading, otlp_metrics, prometheus_text, reading_of
+from paritas.commands.live_reading import (
+    Reading,
+    instrument_name,
+    otlp_metrics,
+    prometheus_text,
+    reading_of,
+)
+from paritas.commands.offline import judge
 from paritas.commands.peer_view import page_of, peer_values
 from paritas.commands.places import DataFolder
+from paritas.contracts.model import Refit
 from paritas.detectors.pipeline import Detector
 from paritas.detectors.rosetta import METRICS
 from paritas.errors import UsageError
@@ -220,3 +229,83 @@ def test_detect_says_where_its_metrics_are(tmp_path):
         )
     assert done.returncode == 0, done.stderr
     assert "metrics on http://127.0.0.1:" in done.stdout
+
+
+# ---- the refit gate
+
+GATED = replace(contract(clause("tv", 0.1), slices=(EVERYTHING, BY_REPLICA)), refit=Refit(tokens=60))
+
+
+def gated():
+    """A detector that accepted weights 1 on r0, rejected 2 on r1 and still holds 3 on r2."""
+    detector = Detector(GATED)
+    sound, broken = (-1.0, -2.0, -0.5), (-9.0, -9.0, -9.0)
+    views = [("1", "r0", sound, 21), ("2", "r1", broken, 40), ("3", "r2", sound, 1)]
+    traces = [
+        t
+        for version, replica, p, n in views
+        for i in range(n)
+        for t in both(f"{version}-{i}", p=p, weights_version=version, attributes={"replica": replica})
+    ]
+    list(detector.process(traces, 1))
+    list(detector.flush(2))
+    return detector
+
+
+def test_a_reading_holds_what_the_refit_gate_did():
+    told = reading_of(gated()).refit
+    assert (told.started, told.held) == (3, 1)
+    assert told.versions == {("accepted", "not_refuted"): 1, ("rejected", "refuted"): 1}
+    assert told.sequences["accepted"] == 1
+    assert told.sequences["held"] + told.sequences["rejected"] == 61
+    assert reading_of(judged()).refit is None
+
+
+def test_the_page_shows_the_refit_gate_by_reason():
+    page = prometheus_text(reading_of(gated())).splitlines()
+    assert 'paritas_refit_tests_total{contract="c"} 3' in page
+    assert 'paritas_refit_held{contract="c"} 1' in page
+    assert 'paritas_refit_versions_total{contract="c",state="accepted",reason="not_refuted"} 1' in page
+    assert 'paritas_refit_versions_total{contract="c",state="rejected",reason="refuted"} 1' in page
+    assert 'paritas_refit_sequences_total{contract="c",state="accepted"} 1' in page
+    assert "refit" not in prometheus_text(reading_of(judged()))
+
+
+def test_the_push_has_the_refit_gate_by_reason():
+    request = otlp_metrics(reading_of(gated()), start_ns=1, now_ns=2)
+    (scope,) = request.resource_metrics[0].scope_metrics
+    metrics = {m.name: m for m in scope.metrics}
+    points = metrics["paritas.refit.versions"].sum.data_points
+    told = {tuple(a.value.string_value for a in p.attributes): p.as_int for p in points}
+    assert told == {("accepted", "not_refuted"): 1, ("rejected", "refuted"): 1}
+    assert metrics["paritas.refit.held"].gauge.data_points[0].as_double == 1.0
+    assert metrics["paritas.refit.tests"].sum.data_points[0].as_int == 3
+
+
+# ---- the peers, each way they are shown
+
+PEERS = ("verl", "trl", "nemo_rl", "prime_rl", "slime", "skyrl", "ms_swift", "openrlhf")
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_every_peer_is_in_check_watch_and_otel(peer, shown_peers):
+    checked, watched, pushed = shown_peers
+    names = {name for name in METRICS if name.startswith(f"{peer}:")}
+    assert names
+    assert names <= checked.keys()
+    assert {tuple(name.split(":", 1)) for name in names} <= watched.keys()
+    for name in names:
+        value = checked[name]
+        assert watched[tuple(name.split(":", 1))] == pytest.approx(value, rel=1e-9)
+        assert pushed[instrument_name(name)] == pytest.approx(value, rel=1e-9)
+
+
+@pytest.fixture(scope="module")
+def shown_peers():
+    """The same sequences as `check`, the page that `watch --peers` reads, and the OTLP push tell them."""
+    traces = [t for i in range(5) for t in both(f"s-{i}", p=(-1.1, -2.1, -0.6))]
+    reading = reading_of(judged())
+    request = otlp_metrics(reading, start_ns=1, now_ns=2)
+    (scope,) = request.resource_metrics[0].scope_metrics
+    pushed = {m.name: m.gauge.data_points[0].as_double for m in scope.metrics if m.HasField("gauge")}
+    return judge(contract(clause("tv", 0.1)), traces).rosetta, peer_values(prometheus_text(reading)), pushed

@@ -49,7 +49,10 @@ def test_a_plan_is_read_with_its_defaults():
             receiver(url=None, url_file="/no/file"),
             "n.yaml:2:5: cannot read key file '/no/file': No such file or directory",
         ),
-        (receiver(group="{by: [severity]}"), "n.yaml:2:61: receivers[0].group.by[0]: unknown name 'severity'"),
+        (
+            receiver(group="{by: [severity]}"),
+            "n.yaml:2:61: receivers[0].group.by[0]: unknown name 'severity'",
+        ),
         (
             receiver() + "  - {name: ops, kind: slack, url: https://y}\n",
             "n.yaml:2:5: two receivers are called 'ops'",

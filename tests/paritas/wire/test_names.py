@@ -12,6 +12,8 @@ from wire_strategies import full_trace
 from paritas.agent.claim import Lost
 from paritas.agent.own_spans import gap_record, health_record
 from paritas.agent.reasons import DropReason
+from paritas.commands.live_reading import Reading, RefitReading, instrument_name, otlp_metrics
+from paritas.detectors.rosetta import METRICS
 from paritas.proto.v1.token_block_pb2 import TokenBlock
 from paritas.records import GpuReading, GpuSample, StepTime
 from paritas.wire import Origin, encode, encode_reading, names, stamp
@@ -85,6 +87,36 @@ def test_token_block_fields_equal_the_registry():
     ]
 
 
+def test_the_metrics_a_detection_loop_pushes_are_registered():
+    reading = Reading(
+        "c",
+        {"paired": 1},
+        {("train", "valid"): 2},
+        dict.fromkeys(METRICS, 0.5),
+        1,
+        RefitReading(1, 0, {("accepted", "certified"): 1}, {"held": 1}),
+    )
+    request = otlp_metrics(reading, start_ns=1, now_ns=2)
+    (scope,) = request.resource_metrics[0].scope_metrics
+    pushed = {}
+    for metric in scope.metrics:
+        points = metric.sum.data_points or metric.gauge.data_points
+        kind = "counter" if metric.HasField("sum") else "gauge"
+        pushed[metric.name] = (kind, metric.unit, sorted({a.key for p in points for a in p.attributes}))
+    own = {m["name"]: (m["instrument"], m["unit"], sorted(m["attributes"])) for m in REGISTRY["metrics"]}
+    peers = {m["name"]: ("gauge", "1", []) for m in REGISTRY["rosetta_metrics"] if "*" not in m["name"]}
+    assert pushed == own | peers
+
+
+def test_every_peer_metric_is_registered_under_its_own_name():
+    rows = [m for m in REGISTRY["rosetta_metrics"] if "*" not in m["name"]]
+    assert [f"{m['peer']}:{m['metric']}" for m in rows] == list(METRICS)
+    assert [m["name"] for m in rows] == [instrument_name(name) for name in METRICS]
+    (family,) = (m for m in REGISTRY["rosetta_metrics"] if "*" in m["name"])
+    shown = instrument_name("prime_rl:mismatch_kl/math/mean")
+    assert shown.startswith(family["name"].removesuffix("*"))
+
+
 def test_every_row_is_complete_and_unique():
     for section, keys in (
         ("attributes", {"name", "type", "unit", "side", "description"}),
@@ -94,6 +126,8 @@ def test_every_row_is_complete_and_unique():
         ("reading_spans", {"name", "description"}),
         ("headers", {"name", "type", "description"}),
         ("token_block", {"name", "type", "unit", "shape", "description"}),
+        ("metrics", {"name", "instrument", "unit", "attributes", "description"}),
+        ("rosetta_metrics", {"name", "peer", "metric", "description"}),
     ):
         rows = REGISTRY[section]
         assert all(set(row) == keys for row in rows)

@@ -6,17 +6,19 @@ statistic, so all possible sequences are enumerated once, given to the detectors
 statistics, and the exact mean of each statistic becomes the limit of its clause.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import lgamma
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from paritas.commands.experiments.boundary_own import own_streams
 from paritas.commands.experiments.result import Floats
 from paritas.contracts.catalogue import Test, find
-from paritas.contracts.model import Clause, Family
+from paritas.contracts.model import Clause
 from paritas.detectors.bank import multipliers_of
 from paritas.detectors.bets import multipliers
 from paritas.detectors.evidence import PairBatch
@@ -25,7 +27,7 @@ from paritas.detectors.rows import Row
 from paritas.detectors.statistics import token_bets, unit_values
 from paritas.records import KernelIdentity, Role, Sampling, Timings, TokenStatus
 
-__all__ = ["TOKENS", "Outcomes", "Stream", "outcomes_of", "streams"]
+__all__ = ["NOT_SIMULATED", "TOKENS", "Outcomes", "Stream", "outcomes_of", "streams"]
 
 TOKENS = 16  # of a sequence
 # kinds of context: share of sequences, inference law, log-ratio of the first two tokens (nats)
@@ -36,10 +38,18 @@ KINDS: tuple[tuple[float, tuple[float, float, float], tuple[float, float]], ...]
     (0.12, (0.36, 0.34, 0.30), (-0.08, 0.05)),
     (0.03, (0.70, 0.20, 0.10), (-0.6, 0.69)),  # rare and far off: a heavy tail
 )
+# Statistics without a stream, and why none can alarm falsely at its limit.
+NOT_SIMULATED: Mapping[str, str] = MappingProxyType(
+    {
+        "kernel_identity": "compared field by field with what the contract declares: nothing is estimated",
+        "weights_lag": "a supremum: one lag above the limit refutes it, and none is above it at the limit",
+        "silence": "a supremum of time since the last record: above the limit or not",
+        "agent_silence": "a supremum of time since an agent's last record: above the limit or not",
+    }
+)
 REWARDS = (1.0, 0.4, 0.0)  # of a sequence: mean over its tokens
+MIDDLE = 0.6  # advantage of a sequence: its reward beyond this
 MISLOGGED = 0.01  # by how much the log understates the top-1 probability: what the clause allows
-SLOW = 0.02  # share of sequences above the latency limit
-PARETO = 2.5  # tail index of a latency whose mean is bound
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +82,9 @@ class Outcomes:
         return np.asarray(np.clip(told, kind * each, (kind + 1) * each - 1))
 
     def mean(self, values: Floats) -> float:
-        """Exact mean of a statistic."""
-        return float(self.probability @ values)
+        """Exact mean of a statistic over the sequences that tell it, which are not NaN."""
+        known = ~np.isnan(values)
+        return float(self.probability[known] @ values[known] / self.probability[known].sum())
 
 
 def outcomes_of(tokens: int = TOKENS) -> Outcomes:
@@ -115,7 +126,7 @@ def _pair(ids: NDArray[np.int64], drift: Floats, logq: Floats, tops: Sequence[Fl
         trace_id="",
         weights_version="",
         event_ns=0,
-        attributes={"reward": repr(float(reward))},
+        attributes={"reward": repr(float(reward)), "advantage": repr(float(reward) - MIDDLE)},
         log_ratio=drift[ids],
         logprob_q=logq[ids],
         position=np.arange(size, dtype=np.int64),
@@ -152,11 +163,14 @@ class Stream:
     ----------
     clause : Clause
     values : shape (m,) or None
-        Of each possible sequence; None where values are drawn on their own.
+        Of each possible sequence, NaN where it tells nothing; None where values are drawn on their own.
+    own : callable or None
+        Generator and size in, values of units that have a law of their own out.
     """
 
     clause: Clause
     values: Floats | None
+    own: Callable[[np.random.Generator, int], Floats] | None = None
 
     def factors(self, row: Row, told: Outcomes) -> tuple[Floats, Floats, Floats]:
         """Scaled values (m,) and factors of the bets (m, k) up and down of each possible sequence."""
@@ -165,29 +179,18 @@ class Stream:
         up, down = multipliers(row, scaled)
         if row.entry.test is Test.CONDITIONAL_MEAN:
             up = multipliers_of(token_bets(told.batch, self.clause, None, row.up))
-        return scaled, up, down
+        return np.where(np.isnan(scaled), row.tau, scaled), up, down
 
     def drawn(self, rng: np.random.Generator, size: int) -> Floats:
         """Values of `size` units that have a law of their own."""
-        match self.clause.id:
-            case "paired":
-                return (rng.random(size) < (self.clause.at_least or 0.0)).astype(np.float64)
-            case "slow-share":
-                return (rng.random(size) < SLOW).astype(np.float64)
-            case _:
-                mean = self.clause.at_most or 0.0
-                return mean * (PARETO - 1.0) / PARETO * (1.0 + rng.pareto(PARETO, size))
+        assert self.own is not None
+        return self.own(rng, size)
 
 
 def streams(told: Outcomes) -> tuple[Stream, ...]:
     """Return a stream of every kind of test and statistic, each exactly at its limit."""
     ratio = [Stream(_at_mean(clause, told), unit_values(told.batch, clause)) for clause in _clauses()]
-    own = (
-        Clause("paired", Family.OBSERVABILITY, "pairing_rate", at_least=0.995),
-        Clause("slow-share", Family.RUNTIME, "time_to_first_token", at_most=0.5, quantile=1.0 - SLOW),
-        Clause("latency", Family.RUNTIME, "inter_token_latency", at_most=0.02),
-    )
-    return (*ratio, *(Stream(clause, None) for clause in own))
+    return (*ratio, *(Stream(clause, None, draw) for clause, draw in own_streams()))
 
 
 def _clauses() -> tuple[Clause, ...]:
@@ -196,14 +199,16 @@ def _clauses() -> tuple[Clause, ...]:
         "ratio_tail": {"above": 1.5},
         "gradient_bias": {"cap": 1.05},
         "phantom_clip_rate": {"clip": 0.05},
+        "ppo_clip_rate": {"clip": 0.05, "clip_high": 0.06},
         "gspo_clip_rate": {"clip": 0.03},
         "mean_ratio": {"cap": 2.0},
+        "confidence_drift": {"temperature": 1.5, "smoothing": 0.1},
     }
     names = (
         *("tv", "tv_topk", "logit_oscillation", "argmax_flip_rate", "logprob_abs_diff", "probability_gap"),
         *("ratio_tail", "mean_ratio", "top1_frequency", "sequence_tv", "gradient_bias", "phantom_clip_rate"),
         *("calibration_gap", "kl_k3", "chi_square", "ess", "trust_region_kl", "distillation_drift"),
-        *("reward_loss", "reward_gain"),
+        *("reward_loss", "reward_gain", "ppo_clip_rate", "gspo_clip_rate", "confidence_drift"),
     )
     return tuple(
         Clause(name, find(name).family, name, at_most=0.0, **options.get(name, {})) for name in names

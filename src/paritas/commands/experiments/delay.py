@@ -4,14 +4,18 @@ Two ways of tuning.  "its law": each peer's threshold is set on streams of the v
 watched, exactly at the limit: the best it can do, and nobody has such streams.  "every allowed
 stream": one threshold that holds on all streams a contract allows, heavy tails and allowed changes
 included.  Ours is not tuned: it runs at the declared level in both.
+
+Beside them stands the oracle, which knows the laws before and after the change (`oracle`): the
+shortest delay that any procedure with as few false alarms can have.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from paritas.commands.experiments.fault_streams import CHANGE, UNITS, Fault, faults
+from paritas.commands.experiments.oracle import AT_LIMIT, BEST_BET, BOTH_LAWS, oracle_delays
 from paritas.commands.experiments.peers import Detector, Places, Scored, Tuning, peers
 from paritas.commands.experiments.result import (
     Cell,
@@ -70,13 +74,22 @@ def run(setting: Setting) -> Result:
     """Measure every detector at every fault, tuned both ways."""
     chosen = faults()[:1] if setting.is_quick else faults()
     nulls = {fault.limit: _nulls(fault, setting) for fault in chosen}
-    told = [one for i, fault in enumerate(chosen) for one in _of_fault(fault, nulls[fault.limit], setting, i)]
+    told, floors = [], {}
+    for number, fault in enumerate(chosen):
+        rng = np.random.default_rng([setting.seed, number])
+        changed = fault.changed(rng, setting.sized(200, 20), setting.sized(AFTER, 400))
+        told += _of_fault(fault, nulls[fault.limit], changed)
+        null = setting.sized(UNITS, 600), setting.sized(1000, 100)
+        floors[fault.name] = oracle_delays(fault, changed, null, target=TARGET, rng=rng)
     says = (
         f"sequences after a change at {CHANGE}; peers tuned to {TARGET:.0%} of streams in {UNITS} sequences"
     )
     table = Table("delays", says, COLUMNS, tuple(one.row() for one in told))
     ratios = _ratios(told)
-    return Result("delay", setting.seed, (table, ratios), (_figure(told),), _claims(ratios))
+    reach = _reach(ratios, floors)
+    return Result(
+        "delay", setting.seed, (table, ratios, reach), (_figure(told, reach),), _claims(ratios, reach)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +117,7 @@ def _nulls(fault: Fault, setting: Setting) -> tuple[Tuned, ...]:
     return tuple(Tuned(d, tuple(d.tune(values, TARGET) for values in drawn)) for d in found)
 
 
-def _of_fault(fault: Fault, found: Sequence[Tuned], setting: Setting, number: int) -> list[Measured]:
-    rng = np.random.default_rng([setting.seed, number])
-    changed = fault.changed(rng, setting.sized(200, 20), setting.sized(AFTER, 400))
+def _of_fault(fault: Fault, found: Sequence[Tuned], changed: Floats) -> list[Measured]:
     told = [one for tuned in found for one in _measured(fault, tuned, changed)]
     return sorted(told, key=lambda one: WAYS.index(one.tuned))
 
@@ -182,27 +193,69 @@ def _ratios(told: Sequence[Measured]) -> Table:
     )
 
 
-def _claims(ratios: Table) -> tuple[Claim, ...]:
+def _reach(ratios: Table, floors: Mapping[str, Mapping[str, float]]) -> Table:
+    """Oracle and goal side by side; what holds on every allowed stream must be silent at the limit too."""
+    rows = []
+    for fault, way, own, _, best, _, _ in ratios.rows:
+        told = floors[str(fault)]
+        least = told[BOTH_LAWS if way == ITS_LAW else AT_LIMIT]
+        half = GOAL * float(best) if best is not None else None
+        told_names = tuple(told[name] for name in (BOTH_LAWS, AT_LIMIT, BEST_BET))
+        within = half is None or half >= least
+        rows.append((fault, way, half, *told_names, own, best, within))
+    columns = (
+        "fault",
+        "tuned on",
+        "goal",
+        BOTH_LAWS,
+        AT_LIMIT,
+        BEST_BET,
+        "ours",
+        "best peer",
+        "within reach",
+    )
+    says = "median delays: the goal (half of the best peer) beside three oracles, the best informed first"
+    return Table("floors", says, columns, tuple(rows))
+
+
+def _claims(ratios: Table, reach: Table) -> tuple[Claim, ...]:
+    ways = list(dict.fromkeys(str(row[1]) for row in ratios.rows))
     return tuple(
         Claim(
             f"at most {GOAL:g} of the best peer's delay, peers tuned on {way}",
             "; ".join(f"{row[0]}: {row[5]:.2f}" for row in ratios.rows if row[1] == way),
             all(float(str(row[5])) <= GOAL for row in ratios.rows if row[1] == way),
             is_promise=False,
+            goal=f"<= {GOAL:g}; oracle {_least(reach, way)}",
         )
-        for way in dict.fromkeys(str(row[1]) for row in ratios.rows)
+        for way in ways
     )
 
 
-def _figure(told: Sequence[Measured]) -> Figure:
-    """Best setting of each kind of detector, one panel a way of tuning."""
-    return Figure("delay", tuple(_panel(told, way) for way in dict.fromkeys(one.tuned for one in told)))
+def _least(reach: Table, way: str) -> str:
+    """Ratio of the oracle to the best peer, fault by fault: no procedure has a smaller one."""
+    peers = [row[7] for row in reach.rows if row[1] == way]
+    both = zip(_oracle(reach, way), peers, strict=True)
+    ratios = (oracle / float(peer) if peer is not None else 0.0 for oracle, peer in both)
+    return ", ".join(f"{ratio:.2f}" for ratio in ratios)
 
 
-def _panel(told: Sequence[Measured], way: str) -> Panel:
+def _figure(told: Sequence[Measured], reach: Table) -> Figure:
+    """Best setting of each kind of detector, one panel a way of tuning, and the oracle."""
+    ways = dict.fromkeys(one.tuned for one in told)
+    return Figure("delay", tuple(_panel(told, way, _oracle(reach, way)) for way in ways))
+
+
+def _oracle(reach: Table, way: str) -> list[float]:
+    """Delays of the oracle that bounds what is tuned one way."""
+    place = reach.columns.index(BOTH_LAWS if way == ITS_LAW else AT_LIMIT)
+    return [float(str(row[place])) for row in reach.rows if row[1] == way]
+
+
+def _panel(told: Sequence[Measured], way: str, oracle: Sequence[float]) -> Panel:
     names = list(dict.fromkeys(one.fault for one in told))
     kinds = dict.fromkeys(_kind(one.name) for one in told)
-    curves = []
+    curves = [curve("oracle", oracle, [float(i) for i in range(len(oracle))], "points")]
     for kind in kinds:
         here = [one for one in told if one.tuned == way and _kind(one.name) == kind and one.is_kept]
         best = [min((one.median for one in here if one.fault == name), default=np.inf) for name in names]

@@ -67,21 +67,26 @@ def _claims(tables: tuple[Table, ...]) -> tuple[Claim, ...]:
         for level in LEVELS
     }
     passing = max(map(_number, clauses.column("passes, 5 %")))
-    realised = max(map(_number, shared.column("any alarm")))
+    realised, streams = max(map(_number, shared.column("any alarm"))), shared.rows[0][1]
     told = ", ".join(f"{found:.4f} of {level:g}" for level, found in worst.items())
     return (
         Claim(
             "no clause alarms more often than its level",
             f"worst clause {told}",
             all(f <= a for a, f in worst.items()),
+            goal=f"<= declared, {streams} streams",
         ),
         Claim(
-            "all clauses together stay within the budget", f"{realised:.4f} of {BUDGET:g}", realised <= BUDGET
+            "all clauses together stay within the budget",
+            f"{realised:.4f} of {BUDGET:g}",
+            realised <= BUDGET,
+            goal=f"<= {BUDGET:g}, {streams} streams",
         ),
         Claim(
             "no clause passes at its limit more often than its level",
             f"{passing:.4f} of 0.05",
             passing <= 0.05,
+            goal=f"<= 0.05, {streams} streams",
         ),
     )
 

@@ -32,7 +32,14 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             "3 min",
         ),
         "delay": Experiment(
-            "delay", "sequences from a fault to its alarm, beside five peers at equal false alarms", "3 min"
+            "delay",
+            "sequences from a fault to its alarm, beside five peers and an oracle at equal false alarms",
+            "3 min",
+        ),
+        "recorded-delay": Experiment(
+            "recorded_delay",
+            "recorded faults: sequences to the alarm, beside detectors on what frameworks log",
+            "2 min",
         ),
         "bias-vs-clip": Experiment(
             "bias_vs_clip", "gradient bias and variance against the clip range, read correctly", "5 s"

@@ -103,12 +103,20 @@ class Claim:
     is_promise : bool
         Whether the project promises it: a promise that did not hold makes the command exit with 1.
         A goal is not a promise; a missed one is told with its number.
+    goal : str
+        What the measured number is held against, for the summary.
     """
 
     says: str
     measured: str
     holds: bool
     is_promise: bool = True
+    goal: str = ""
+
+    @property
+    def word(self) -> str:
+        """How it ended: held, BROKEN (a promise) or missed (a goal)."""
+        return "held" if self.holds else "BROKEN" if self.is_promise else "missed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +14,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from rich.console import Console
 
-__all__ = ["NO_FIGURES", "csv_text", "made_folder", "show", "write"]
+__all__ = ["NO_FIGURES", "csv_text", "made_folder", "show", "show_summary", "write"]
 
 NO_FIGURES = "no figures: matplotlib is not installed (pip install 'paritas[experiment]')"
 OUT_HINT = "--out takes a folder that is there or can be made, and is writable"
 WIDTH_IN, HEIGHT_IN, DPI = 4.6, 3.4, 90  # of a panel; a figure of two stays below 100 kB
+LONGEST_KEY = 40  # characters of a first column that is not wrapped
 MOST_ROWS = 100  # of a table on the terminal
 STYLES = {"line": "-", "dashed": "--", "points": "none"}
 
@@ -154,15 +156,27 @@ def show(result: Result, console: "Console") -> None:
         console.print(f"{word}  {escape(claim.says)}: {escape(claim.measured)}")
 
 
+def show_summary(results: Sequence[Result], console: "Console") -> None:
+    """Print every claim of some results in one table."""
+    rows = tuple(
+        (claim.says, claim.measured, claim.goal, claim.word, result.seed)
+        for result in results
+        for claim in result.claims
+    )
+    console.print("[bold]summary[/]")
+    console.print(_terminal(Table("summary", "", ("criterion", "figure", "goal", "result", "seed"), rows)))
+
+
 def _terminal(table: Table) -> object:
     from rich.table import Table as Terminal
 
     shown = Terminal(box=None, pad_edge=False, header_style="bold")
     for name, cells in zip(table.columns, _columns(table), strict=True):
         numeric = all(isinstance(cell, int | float) or cell is None for cell in cells)
-        shown.add_column(
-            name, justify="right" if numeric else "left", overflow="fold", no_wrap=name == table.columns[0]
+        is_key = (
+            name == table.columns[0] and max((len(str(cell)) for cell in cells), default=0) <= LONGEST_KEY
         )
+        shown.add_column(name, justify="right" if numeric else "left", overflow="fold", no_wrap=is_key)
     for row in table.rows:
         shown.add_row(*map(_text, row))
     return shown

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from paritas.commands.experiments.boundary import KINDS, TOKENS, outcomes_of, streams
+from paritas.commands.experiments.boundary import KINDS, NOT_SIMULATED, TOKENS, outcomes_of, streams
 from paritas.commands.experiments.false_alarms import LEVELS
 from paritas.commands.experiments.fault_streams import faults
 from paritas.commands.experiments.result import Setting
 from paritas.commands.experiments.simulation import Run, simulate
 from paritas.commands.experiments.unit_choice import unit_table
+from paritas.contracts.catalogue import CATALOGUE, Test
 from paritas.contracts.model import Slice
 from paritas.detectors.rows import make_row
 
@@ -21,6 +22,15 @@ def told():
 def test_every_possible_sequence_is_there_once(told):
     assert told.probability.sum() == pytest.approx(1.0)
     assert len(told.probability) == len(KINDS) * (TOKENS + 1) * (TOKENS + 2) // 2
+
+
+def test_every_statistic_of_the_catalogue_is_put_at_its_limit_or_cannot_alarm_falsely(told):
+    simulated = {stream.clause.statistic for stream in streams(told)}
+    assert simulated | set(NOT_SIMULATED) == set(CATALOGUE)
+    assert not simulated & set(NOT_SIMULATED)
+    for name, why in NOT_SIMULATED.items():
+        assert CATALOGUE[name].test in (Test.SUPREMUM, Test.STATE)
+        assert why
 
 
 def test_every_limit_is_the_mean_of_what_the_clause_sees(told):

@@ -73,7 +73,8 @@ def quick():
 
 @pytest.mark.slow
 def test_the_quick_table_has_every_detector_both_ways(quick):
-    table, ratios = quick.tables
+    table, ratios, floors = quick.tables
+    assert [row[:2] for row in floors.rows] == [row[:2] for row in ratios.rows]
     assert table.columns == (
         "fault",
         "tuned on",
@@ -88,6 +89,20 @@ def test_the_quick_table_has_every_detector_both_ways(quick):
     assert [row[1] for row in ratios.rows] == list(WAYS)
     others = [row for row in table.rows if not str(row[2]).startswith("ours, declared")]
     assert all(row[3] <= TARGET for row in others)
+
+
+@pytest.mark.slow
+def test_the_goal_is_within_reach_where_the_oracle_is_not_later(quick):
+    """What is tuned on every allowed stream must be silent at the limit, as the second oracle is."""
+    for row in quick.table("floors").rows:
+        _, way, goal, both, at_limit, bet, _, best, within = row
+        assert goal == pytest.approx(0.5 * best)
+        assert within == (goal >= (both if way == "its law" else at_limit))
+        assert both <= at_limit
+        assert both <= bet
+    for claim, row in zip(quick.claims, quick.table("floors").rows, strict=True):
+        least = row[3] if row[1] == "its law" else row[4]
+        assert claim.goal == f"<= 0.5; oracle {least / row[7]:.2f}"
 
 
 @pytest.mark.slow

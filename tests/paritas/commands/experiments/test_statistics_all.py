@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import sys
 from functools import cache
 from pathlib import Path
@@ -28,7 +29,7 @@ def told():
 
 
 def run_main(monkeypatch, told, *options):
-    monkeypatch.setattr(script(), "measure", lambda _: iter(told))
+    monkeypatch.setattr(script(), "measure", lambda _, names: iter(told))
     monkeypatch.setattr(sys, "argv", ["statistics_all.py", *options])
     return script().main()
 
@@ -37,15 +38,21 @@ def test_it_measures_what_it_names(told):
     ((result, cpu_s),) = told
     assert (result.name, result.seed) == ("precision-ladder", 1)
     assert cpu_s > 0.0
-    assert script().EXPERIMENTS == ("false-alarms", "delay", "precision-ladder")
+    assert script().EXPERIMENTS == ("false-alarms", "delay", "recorded-delay", "precision-ladder")
 
 
-def test_text_ends_with_every_claim(told, monkeypatch, capsys):
+def cells(line):
+    """Cells of a line of the summary."""
+    return re.split(r"\s{2,}", line.strip())
+
+
+def test_text_ends_with_every_criterion(told, monkeypatch, capsys):
     assert run_main(monkeypatch, told) == 0
     lines = capsys.readouterr().out.splitlines()
     summary = lines[lines.index("summary") + 1 :]
-    assert len(summary) == len(told[0][0].claims)
-    assert summary[0] == "held    no half of a healthy recording alarms: 0 of 4"
+    assert cells(summary[0]) == ["criterion", "figure", "goal", "result", "seed"]
+    assert len(summary) == 1 + len(told[0][0].claims)
+    assert cells(summary[1]) == ["no half of a healthy recording alarms", "0 of 4", "0", "held", "1"]
 
 
 def test_json_is_a_list_of_results(told, monkeypatch, capsys):
@@ -58,7 +65,20 @@ def test_a_broken_promise_is_loud_and_exits_with_one(monkeypatch, capsys):
         "x", 0, (), (), (Claim("a promise", "3 of 2", holds=False), Claim("a goal", "0.9", False, False))
     )
     assert run_main(monkeypatch, [(broken, 1.0)]) == 1
-    assert capsys.readouterr().out.endswith("BROKEN  a promise: 3 of 2\nmissed  a goal: 0.9\n")
+    promise, goal = capsys.readouterr().out.splitlines()[-2:]
+    assert cells(promise) == ["a promise", "3 of 2", "BROKEN", "0"]
+    assert cells(goal) == ["a goal", "0.9", "missed", "0"]
+
+
+@pytest.mark.parametrize(("options", "names"), [([], None), (["--only", "delay"], ("delay",))])
+def test_only_one_of_them_is_run_where_one_is_named(options, names, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        script(), "measure", lambda _, names: asked.append(names) or iter([(Result("x", 0, ()), 1.0)])
+    )
+    monkeypatch.setattr(sys, "argv", ["statistics_all.py", *options])
+    script().main()
+    assert asked == [names or script().EXPERIMENTS]
 
 
 def test_recordings_come_from_the_first_folder_that_is_there(tmp_path, monkeypatch):

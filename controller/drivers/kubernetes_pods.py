@@ -1,0 +1,185 @@
+"""Two calls of the Kubernetes API, so no client library: list pods, merge-patch one pod's label.  Needs aiohttp."""
+
+import json
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import aiohttp
+
+from paritas.controller.secret_files import bearer
+from paritas.errors import TransientError, UsageError
+
+__all__ = ["KubernetesSettings", "Pod", "PodApi"]
+
+_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_NAME = "kubernetes-label"
+_WORDS = 300  # characters of a refusal that are told
+_OVER = ("Succeeded", "Failed")  # phases from which no pod comes back
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesSettings:
+    """Which pods of which cluster; the defaults are those of a pod with a service account.
+
+    Attributes
+    ----------
+    namespace : str
+        Where the pods are.
+    label : str
+        The dedicated label; its values are "true" and "false".
+    server : str
+        Base URL of the API server, https.
+    token_file, ca_file : Path
+        The account's token, read again for every request because it is renewed, and whom to trust.
+    request_s : float
+        Limit of one request.
+    """
+
+    namespace: str
+    label: str = "paritas.dev/eligible"
+    server: str = "https://kubernetes.default.svc"
+    token_file: Path = _ACCOUNT / "token"
+    ca_file: Path = _ACCOUNT / "ca.crt"
+    request_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        """Refuse what would show the token in the clear, and what names no pods."""
+        if not self.server.startswith("https://"):
+            raise UsageError(f"server: {self.server!r} is not an https URL")
+        for name in ("namespace", "label"):
+            if not getattr(self, name):
+                raise UsageError(f"{name}: must not be empty")
+        if not self.request_s > 0:
+            raise UsageError(f"request_s: must be positive, got {self.request_s!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """One pod that may serve: its name, the label's value ("" without it) and whether it is ready."""
+
+    name: str
+    value: str
+    ready: bool
+
+
+class PodApi:
+    """The pods of one namespace; a context manager.
+
+    Parameters
+    ----------
+    settings : KubernetesSettings
+        Which cluster.
+
+    Raises
+    ------
+    UsageError
+        The certificate of the cluster cannot be read.
+    """
+
+    def __init__(self, settings: KubernetesSettings) -> None:
+        self._settings = settings
+        self._tls = _trusting(settings.ca_file)
+        self._pods = (
+            f"{settings.server.rstrip('/')}/api/v1/namespaces/{quote(settings.namespace, safe='')}/pods"
+        )
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        timeout = aiohttp.ClientTimeout(total=self._settings.request_s)
+        self._session = aiohttp.ClientSession(timeout=timeout)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def pods(self, target: str) -> tuple[Pod, ...]:
+        """Return the pods of a selector or of a name; not those that are ending or have ended.
+
+        Raises
+        ------
+        TransientError
+            The API server cannot be asked or says no.
+        """
+        query = {"labelSelector": target} if "=" in target else {"fieldSelector": f"metadata.name={target}"}
+        answer = await self._call("GET", "", params=query)
+        try:
+            return tuple(self._pod(item) for item in answer["items"] if _may_serve(item))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise TransientError(f"{_NAME}: the answer is no list of pods") from error
+
+    async def label(self, pod: Pod, value: str) -> Pod | None:
+        """Give the pod the label; return what became of it, None if it is gone meanwhile.
+
+        Raises
+        ------
+        TransientError
+            The API server cannot be asked or says no.
+        """
+        body = {"metadata": {"labels": {self._settings.label: value}}}
+        headers = {"content-type": "application/merge-patch+json"}
+        answer = await self._call("PATCH", f"/{quote(pod.name, safe='')}", json=body, headers=headers)
+        try:
+            return self._pod(answer) if answer is not None and _may_serve(answer) else None
+        except (KeyError, TypeError, AttributeError) as error:
+            raise TransientError(f"{_NAME}: the answer is no pod") from error
+
+    def _pod(self, item: Mapping[str, Any]) -> Pod:
+        place = item["metadata"]
+        conditions = item["status"].get("conditions") or ()
+        ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+        return Pod(place["name"], (place.get("labels") or {}).get(self._settings.label, ""), ready)
+
+    async def _call(self, method: str, path: str, **content: Any) -> Any:
+        """Return the answer; None for a pod that is not there."""
+        if self._session is None:
+            raise TransientError(f"{_NAME}: the driver is not open")
+        content["headers"] = content.get("headers", {}) | self._token()
+        content |= {"ssl": self._tls, "allow_redirects": False}  # the token is for this server alone
+        try:
+            async with self._session.request(method, self._pods + path, **content) as answer:
+                if path and answer.status == HTTPStatus.NOT_FOUND:
+                    return None
+                if answer.status != HTTPStatus.OK:
+                    why = f"{answer.status}: {_words(await answer.text())}"
+                    raise TransientError(f"{_NAME}: {method} pods{path} gave {why}")
+                return await answer.json(content_type=None)
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            reason = str(error) or type(error).__name__
+            raise TransientError(f"{_NAME}: {method} pods{path} failed: {reason}") from error
+
+    def _token(self) -> dict[str, str]:
+        try:
+            return bearer(self._settings.token_file)
+        except UsageError as error:  # it was there at the start; it may be in renewal
+            raise TransientError(f"{_NAME}: {error}") from error
+
+
+def _may_serve(item: Mapping[str, Any]) -> bool:
+    """No pod that is being deleted, as it takes no new request, and none that has ended, as of an eviction."""
+    return "deletionTimestamp" not in item["metadata"] and item["status"].get("phase") not in _OVER
+
+
+def _words(text: str) -> str:
+    """The API's own sentence where the answer has one, else what it said."""
+    try:
+        said = json.loads(text)["message"]
+    except (ValueError, KeyError, TypeError):
+        said = text
+    return " ".join(str(said).split())[:_WORDS] or "no reason given"
+
+
+def _trusting(ca_file: Path) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=str(ca_file))
+    except OSError as error:
+        reason = error.strerror or "it holds no certificate"
+        raise UsageError(f"{_NAME}: cannot use {str(ca_file)!r}: {reason}") from error
