@@ -4,7 +4,8 @@
 It is pure apart from its own state, picklable, and does no I/O.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -12,27 +13,34 @@ from numpy.typing import NDArray
 
 from paritas.contracts.derive import estimator_of
 from paritas.contracts.model import Clause, Contract, Slice, Stage
+from paritas.detectors.agents import AGENT_SILENCE, AgentBook
 from paritas.detectors.bank import Bank, Crossings
 from paritas.detectors.bets import multipliers
 from paritas.detectors.crossings import Change, Crossing
 from paritas.detectors.diagnosis import Recent, Whereabouts
 from paritas.detectors.identity import IdentityLog
-from paritas.detectors.ledger import Witness, is_certificate
+from paritas.detectors.ledger import is_certificate
 from paritas.detectors.measures import Columns
 from paritas.detectors.pairs import PairedTrace, PairOutcome
 from paritas.detectors.placement import Placement, Plan
 from paritas.detectors.rows import Row, clauses_at, make_row, share_of
 from paritas.detectors.runs import fold_alone, fold_run
+from paritas.detectors.sampling import SamplingBook
 from paritas.detectors.slice_states import SliceState
+from paritas.detectors.timing_points import PointBook, PointWindow
+from paritas.detectors.trial import put_back, state_of
 from paritas.detectors.units import REPEATS, Batch, cut
+from paritas.detectors.windows import Window, WindowBook, is_windowed
+from paritas.detectors.witness import WitnessBook
 from paritas.records import KernelIdentity, State
+from paritas.records.timing import TimingPoint
 
 __all__ = ["REPEATS", "Change", "Crossing", "Evaluator", "SliceState"]
 
 T = TypeVar("T")
 NS = 1_000_000_000
 # Judged from what reported itself, not pair by pair.
-STATES = ("kernel_identity", "silence")
+STATES = ("kernel_identity", "silence", AGENT_SILENCE)
 REMEMBERED = 1024  # weights versions and kernels, so that an old one coming late is not taken for new
 RECENT_KERNELS = 16  # pairs of kernels that take turns
 BATCH_SEQUENCES = 512  # folded together; changes no result
@@ -57,22 +65,31 @@ class Evaluator:
         biased = [c for c in self.clauses if c.statistic == "gradient_bias"]
         self.estimators = {c.id: estimator_of(contract, c) for c in biased}
         asked = [(c, s) for s in contract.slices for c in self._clauses_of(s)]
-        self.columns = Columns.of(asked, self.estimators)
+        sampled = contract.compare.sampled_at_least
+        self.columns = replace(Columns.of(asked, self.estimators), sampled_at_least=sampled)
+        self.sampling = SamplingBook(sampled)
         self.placement = Placement(
             contract.slices, [self.columns.of_slice(self._clauses_of(s), s) for s in contract.slices]
         )
         self.book = self.placement.book
+        windowed = tuple(c for c in self.clauses if is_windowed(c))
+        self.windows = WindowBook(windowed, contract.slices, self.book, contract.compare.sampled_at_least)
         self._plain = frozenset(s.name for s in contract.slices if not s.by)
+        self.points = PointBook(
+            tuple(c for c in windowed if c.quantile is not None), contract.slices, self.book
+        )
+        self.blur: dict[int, float] = {}  # row → summed width of the shares that histograms told
         self.bank = Bank(period_ns=round(contract.false_alarms.per_s * NS), recover=recover)
         self.rows: list[Row] = []
         self.index: dict[tuple[str, str], int] = {}
         self.states: dict[str, SliceState] = {}
         self.identity = IdentityLog(contract.kernels)
+        self.agents = AgentBook(tuple(c for c in self.clauses if c.statistic == AGENT_SILENCE))
         self.reasons: dict[str, int] = {}
         self.versions: dict[str, None] = {}
         self.weights_version = ""
-        self.witness = Witness()
-        self._certifies = any(is_certificate(clause, contract) for clause in self.clauses)
+        certified = frozenset(s.name for c, s in asked if is_certificate(c, contract))
+        self.witnesses = WitnessBook(certified)
         self.has_gap = False  # records are missing now: nothing passes
         self._kernels: dict[tuple[str, str], None] = {}
         self._recent_kernels: list[tuple[KernelIdentity, KernelIdentity]] = []
@@ -84,13 +101,75 @@ class Evaluator:
         While a crossing is being handled the evaluator stands exactly at the deciding unit; how
         outcomes are cut into calls does not matter.  The iterator must be exhausted.
         """
+        start = known = 0
+        for stop, over in self.windows.closings(outcomes):
+            news = self._brings_news(outcomes, known, stop)
+            known = stop
+            loud = [w for w in over if news or not self._fold_quietly(w)]
+            if loud:
+                yield from self._observe_units(outcomes[start:stop])
+                yield from self._fold_windows(loud)
+                start = stop
+        yield from self._observe_units(outcomes[start:])
+
+    def _brings_news(self, outcomes: Sequence[PairOutcome], start: int, stop: int) -> bool:
+        """Whether some outcomes bring weights or kernels that may restart rows."""
+        return any(o.pair is not None and self._is_new(o.pair) for o in outcomes[start:stop])
+
+    def _fold_quietly(self, window: Window) -> bool:
+        """Fold a window ahead of the units before it; False, and nothing folded, where that could be seen."""
+        index = self.row(window.clause, window.declared, window.name)
+        if self.bank.violated[index]:
+            return False
+        before = state_of(self.bank, index)
+        if not list(self._fold_windows([window])):
+            return True
+        put_back(self.bank, index, before)
+        return False
+
+    def close_windows(self, *, is_end: bool) -> Iterator[Crossing]:
+        """Judge the windows that silence, or the end of the input, closes."""
+        yield from self._fold_windows(self.windows.close(is_end=is_end))
+
+    def observe_points(self, points: Sequence[TimingPoint], *, is_end: bool = False) -> Iterator[Crossing]:
+        """Judge runtime clauses by histograms, in the order of the points; single timings of the same are left out."""
+        over = [*self.points.take(points), *(self.points.close() if is_end else ())]
+        told = {point.statistic for point in points}
+        self.windows.clauses = tuple(c for c in self.windows.clauses if c.statistic not in told)
+        for window in over:
+            index = self.row(window.clause, window.declared, window.name)
+            yield from self._fold_between(index, window)
+
+    def _fold_between(self, index: int, window: PointWindow) -> Iterator[Crossing]:
+        """Fold a share that is known between two ends: each test bets on the end that is worse for it."""
+        row, (least, most) = self.rows[index], window.shares
+        ends = row.scale.down(np.array([least, most]))
+        up, down = multipliers(row, ends[:1])[0], multipliers(row, ends[1:])[1]
+        self.blur[index] = self.blur.get(index, 0.0) + most - least
+        changed = self.bank.multiply(np.array([index]), ends[1:], up, down, window.event_ns)
+        yield from self._crossings(changed, window.event_ns)
+
+    def _fold_windows(self, over: Sequence[Window]) -> Iterator[Crossing]:
+        for window in over:
+            index = self.row(window.clause, window.declared, window.name)
+            self.bank.without[index] += window.without
+            if window.value is not None:
+                self.bank.tokens[index] += window.tokens
+                yield from self.fold_value(index, window.value, window.event_ns)
+
+    def _observe_units(self, outcomes: Sequence[PairOutcome]) -> Iterator[Crossing]:
         start, by_group = 0, self.contract.compare.unit == "group"
         while start < len(outcomes):
             stop = cut(outcomes, start, sequences=BATCH_SEQUENCES, by_group=by_group)
             yield from self._observe(Batch.of(outcomes[start:stop], self.columns, by_group=by_group))
-            if self._certifies:
-                self.witness.note(outcomes[start:stop])
+            self.sampling.count(outcomes[start:stop])
+            self.witnesses.note(outcomes[start:stop], self._instances)
             start = stop
+
+    def _instances(self, outcome: PairOutcome) -> Iterable[tuple[Slice, str]]:
+        """Slice instances an outcome belongs to."""
+        plan = self.placement.known(outcome)
+        return self.book.instances(outcome) if plan is None else plan.instances
 
     def _observe(self, batch: Batch) -> Iterator[Crossing]:
         """Fold runs of ordinary units together, and one by one those that change something."""
@@ -158,6 +237,8 @@ class Evaluator:
             self._state(name).note_loss(batch.outcomes[i])
         if not is_loss.all():
             self._state(name).note(batch, places[~is_loss])
+            if self.sampling.at_least is not None:
+                self.sampling.note(name, (batch.pairs[i] for i in places[~is_loss].tolist()))
 
     def _fold_unit(self, batch: Batch, unit: int) -> Iterator[Crossing]:
         """Fold one sequence, or the mean of one prompt group, into the rows it touches."""
@@ -251,6 +332,7 @@ class Evaluator:
 
     def restart_certificates(self) -> None:
         """Begin every PASS process again; monitors go on."""
+        self.sampling.restart()
         for index in range(len(self.rows)):
             self.bank.restart_certificate(index)
 
@@ -263,7 +345,7 @@ class Evaluator:
     def _clauses_of(self, declared: Slice) -> tuple[Clause, ...]:
         """Clauses judged pair by pair in a slice."""
         applies = (c for c in self.clauses if not c.slices or declared.name in c.slices)
-        return tuple(c for c in applies if c.statistic not in STATES)
+        return tuple(c for c in applies if c.statistic not in STATES and not is_windowed(c))
 
     def row(self, clause: Clause, declared: Slice, name: str) -> int:
         """Index of the row of a clause in a slice instance, made when first needed."""

@@ -6,15 +6,17 @@ operations and one `np.add.reduceat`.  No Python object per token.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from paritas.detectors.pairs import Floats, PairedTrace, TopColumns
+from paritas.detectors.pairs import Floats, PairedTrace, TopColumns, is_reported, unreported
 from paritas.records import TokenStatus
 
 __all__ = ["PairBatch", "segment_count", "segment_mean", "segment_sum"]
 
+T = TypeVar("T")
 Mask = NDArray[np.bool_]
 KEPT_BYTES = 31 << 20  # below the largest that glibc learns from, 32 MiB; nothing is written to it
 
@@ -43,7 +45,7 @@ class PairBatch:
     logprob_q: Floats
     position: NDArray[np.int64]
     top: TopColumns
-    _derived: dict[str, Floats] = field(default_factory=dict)
+    _derived: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, pairs: Sequence[PairedTrace]) -> "PairBatch":
@@ -63,33 +65,59 @@ class PairBatch:
     def __len__(self) -> int:
         return len(self.pairs)
 
-    def once(self, name: str, compute: Callable[[], Floats]) -> Floats:
-        """Return the column called `name`, computed when first asked for; several statistics share it."""
+    def once(self, name: str, compute: Callable[[], T]) -> T:
+        """Return what is called `name`, computed when first asked for; several statistics share it."""
         if name not in self._derived:
             self._derived[name] = compute()
-        return self._derived[name]
+        told: T = self._derived[name]
+        return told
+
+    def total(self, name: str, column: Callable[[], Floats]) -> Floats:
+        """Sum over each pair, shape (n,), of the column called `name`; several statistics share it."""
+        return self.once(f"sum of {name}", lambda: self.sums(column()))
+
+    def mean_of(self, name: str, column: Callable[[], Floats], mask: Mask | None = None) -> Floats:
+        """Return `means` of the column called `name`, from its shared `total` where all tokens count."""
+        if mask is not None or np.isnan(self.total(name, column)).any():
+            return self.means(column(), mask)
+        return self._per_token(self.total(name, column))
 
     def sums(self, values: Floats, mask: Mask | None = None) -> Floats:
         """Sum of per-token `values` over each pair, shape (n,)."""
+        if mask is None and self.is_filled():
+            return np.add.reduceat(values, self.offsets[:-1])
         return segment_sum(values if mask is None else np.where(mask, values, 0.0), self.offsets)
 
     def means(self, values: Floats, mask: Mask | None = None) -> Floats:
         """Mean over each pair's masked, non-NaN tokens, shape (n,); NaN where there are none."""
+        if not is_reported(values):
+            return np.full(len(self), np.nan)
         if mask is not None:
             return segment_mean(values, mask & ~np.isnan(values), self.offsets)
-        total = segment_sum(values, self.offsets)
+        total = self.sums(values)
         if np.isnan(total).any():  # only then is it worth a look at every token
             return segment_mean(values, ~np.isnan(values), self.offsets)
-        return _over(total, np.diff(self.offsets))
+        return self._per_token(total)
 
     def shares(self, hits: Mask, mask: Mask | None = None) -> Floats:
         """Share of each pair's masked tokens that are hits, shape (n,); NaN where there are none."""
         kept = hits if mask is None else hits & mask
-        return _over(segment_count(kept, self.offsets), self.counts(mask))
+        hit = segment_count(kept, self.offsets)
+        return self._per_token(hit) if mask is None else _over(hit, self.counts(mask))
+
+    def _per_token(self, total: Floats | NDArray[np.int64]) -> Floats:
+        """Totals over the number of tokens, shape (n,); NaN where there are none."""
+        return np.asarray(total / self.counts()) if self.is_filled() else _over(total, self.counts())
 
     def counts(self, mask: Mask | None = None) -> NDArray[np.int64]:
         """Tokens of each pair under `mask`, shape (n,)."""
-        return np.diff(self.offsets) if mask is None else segment_count(mask, self.offsets)
+        if mask is not None:
+            return segment_count(mask, self.offsets)
+        return self.once("counts", lambda: np.diff(self.offsets))
+
+    def is_filled(self) -> bool:
+        """Whether there are pairs, and each has tokens."""
+        return self.once("filled", lambda: bool(len(self.pairs) and self.counts().all()))
 
     def statuses(self) -> Floats:
         """Tokens of each pair by `TokenStatus`, shape (n, statuses)."""
@@ -97,6 +125,9 @@ class PairBatch:
 
 
 def _join(columns: Sequence[Floats]) -> Floats:
+    """Columns end to end; what nobody reported is not written out."""
+    if columns and not any(map(is_reported, columns)):
+        return unreported(sum(map(len, columns)))
     return np.concatenate([np.zeros(0), *columns])
 
 
@@ -151,11 +182,16 @@ def segment_count(hits: Mask, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
     >>> segment_count(np.array([True, False, True]), np.array([0, 2, 2, 3]))
     array([1, 0, 1])
     """
-    return np.diff(np.searchsorted(np.flatnonzero(hits), offsets))
+    before = np.searchsorted(np.flatnonzero(hits), offsets)
+    return np.asarray(before[1:] - before[:-1])
 
 
 def segment_mean(values: Floats, known: Mask, offsets: NDArray[np.int64]) -> Floats:
     """Mean of each segment's known values; NaN for segments without any."""
-    if not known.any():
+    unknown = np.flatnonzero(~known)
+    if unknown.size == known.size:
         return np.full(len(offsets) - 1, np.nan)
-    return _over(segment_sum(np.where(known, values, 0.0), offsets), segment_count(known, offsets))
+    some = values.copy()
+    some[unknown] = 0.0
+    count = np.diff(offsets) - np.diff(np.searchsorted(unknown, offsets))
+    return _over(segment_sum(some, offsets), count)

@@ -7,6 +7,7 @@ import numpy as np
 from paritas.contracts.model import Family
 from paritas.detectors.diagnosis import Cause, Features, diagnose
 from paritas.detectors.diagnosis.causes import ADVICE, MIN_CONFIDENCE, Scene, ramp
+from paritas.detectors.diagnosis.identities import differing
 from paritas.detectors.diagnosis.parts import worst_part
 from paritas.detectors.evaluate import Evaluator, SliceState
 from paritas.records import Finding, State, Verdict
@@ -15,8 +16,9 @@ __all__ = ["explain", "explain_slice", "scene_of", "slices_by_evidence"]
 
 BROKEN = ("nonfinite_rate", "missing_rate")
 DRIFT = (Family.NUMERICAL, Family.STATISTICAL)
+LOSS = "pairing_rate"  # the statistic that lost sequences violate; what they told explains no other
 # Statistics that are violated without any token drifting more: a violation is all there is to see.
-SIZELESS = frozenset((*BROKEN, "top1_frequency", "pairing_rate", "weights_lag"))
+SIZELESS = frozenset((*BROKEN, "top1_frequency", LOSS, "weights_lag"))
 SURE_WITHOUT_SIZE = 0.9
 
 
@@ -58,20 +60,25 @@ def scene_of(state: SliceState, here: Sequence[Verdict]) -> Scene:
     place = places.likely()
     looked_at = state.recent.total() if place is None else place.fingerprint
     return Scene(
-        Features.of(looked_at),
+        features=Features.of(looked_at),
         whole=whole,
         part=worst_part(looked_at),
         place=place,
         worst=places.worst(),
         sawtooth=state.whereabouts.rhythm.sawtooth(),
-        trend=state.whereabouts.rhythm.trend.log10_e(),
+        trend=state.whereabouts.rhythm.growth(),
         inference=state.inference,
         train=state.train,
-        lag=max(state.lag, state.allowed_lag if "weights_lag" in statistics else 0),
+        lag=max(
+            state.lag if LOSS in statistics else 0, state.allowed_lag if "weights_lag" in statistics else 0
+        ),
+        digests=state.digests if LOSS in statistics else 0,
+        other_law=state.other_law if LOSS in statistics else "",
+        kernels=differing(*state.kernels) if state.kernels else "",
         broken_clause=not statistics.isdisjoint(BROKEN),
         ratio_clause="mean_ratio" in statistics,
         law_clause="top1_frequency" in statistics,
-        shifted_pairs=state.shifted,
+        shifted_pairs=state.shifted if LOSS in statistics else 0,
         drift_clause=any(v.family in DRIFT for v in here),
     )
 

@@ -1,31 +1,29 @@
 """The ledger of a certificate: what it rests on, and whether that was measured, declared, or not looked at.
 
 A certificate of reward drift or gradient bias is a theorem plus a confidence limit.  The limit is
-`detectors.verdicts`'; this is about the theorem's premises (docs/assumptions.md).  `Witness` folds
-what pairs show of them, a few numbers however long the stream; `ledger_of` reads it.
+`detectors.verdicts`'; this is about the theorem's premises (docs/assumptions.md).  `ledger_of` reads what the
+sequences of the certificate's slice showed of them (`detectors.witness`), so that a premise that fails in one
+slice withdraws the certificates of that slice only.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from math import inf, isfinite
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from paritas.contracts.model import Clause, Contract
-from paritas.detectors.objectives import label_number
-from paritas.detectors.pairs import PairedTrace, PairOutcome
-from paritas.records import PairReason, Sampling, Verdict
+from paritas.detectors.witness import Witness
+from paritas.records import Verdict
 
 if TYPE_CHECKING:
     from paritas.detectors.evaluate import Evaluator
 
-__all__ = ["Assumption", "Entry", "Ledger", "Standing", "Witness", "is_certificate", "ledger_of", "ledgers"]
+__all__ = ["Assumption", "Entry", "Ledger", "Standing", "is_certificate", "ledger_of", "ledgers"]
 
 REWARDED = ("reward_gain", "reward_loss")
 MISSING_TOLERANCE = 0.02  # a mean of min(w, 2) surely below 1 minus this has lost mass, whatever the noise
 TOLERATED = 0.005  # share of sequences that may break a premise: what pairing_rate allows in the presets
-NO_CUT = (None, 1.0)
-UNTRUNCATED = (1.0, 0, 0.0, "")
 
 
 class Assumption(StrEnum):
@@ -69,104 +67,6 @@ class Ledger:
         return tuple(entry for entry in self.entries if not entry.holds)
 
 
-@dataclass(slots=True)
-class Range:
-    """Smallest and largest of the numbers a label carried, and how many there were."""
-
-    count: int = 0
-    low: float = inf
-    high: float = -inf
-
-    def add(self, value: float) -> None:
-        """Take one number; NaN is none."""
-        if value != value:  # noqa: PLR0124 -- NaN, and the cheapest way to ask
-            return
-        self.low, self.high = min(self.low, value), max(self.high, value)
-        self.count += 1
-
-
-@dataclass(slots=True)
-class Witness:
-    """What paired sequences show of the premises.
-
-    Attributes
-    ----------
-    pairs : int
-    lagged, versioned, largest_lag : int
-        Pairs at unequal weights versions, pairs that tell the lag, and the largest lag.
-    truncated : int
-        Pairs whose inference kernel cut its distribution and whose trainer did not do the same.
-    truncation : str
-        How the last of them was cut.
-    parameters : int
-        Pairs whose inference side reported how it sampled.
-    grouped, siblings : int
-        Pairs with a group, and pairs that share it with the pair before.
-    rewards, scores : Range
-        Labels `reward` and `score_norm`.
-    """
-
-    pairs: int = 0
-    lagged: int = 0
-    versioned: int = 0
-    largest_lag: int = 0
-    truncated: int = 0
-    truncation: str = ""
-    parameters: int = 0
-    grouped: int = 0
-    siblings: int = 0
-    rewards: Range = field(default_factory=Range)
-    scores: Range = field(default_factory=Range)
-    _group: tuple[str, str] = ("", "")
-
-    def note(self, outcomes: Iterable[PairOutcome]) -> None:
-        """Take outcomes in the order in which they are judged: members of a group stand together."""
-        for outcome in outcomes:
-            if outcome.pair is not None:
-                self._note(outcome.pair)
-
-    def _note(self, pair: PairedTrace) -> None:
-        self.pairs += 1
-        self._note_lag(pair.lag)
-        if pair.group_id:
-            self._note_group((pair.run_id, pair.group_id))
-        self._note_support(pair.sampling, pair.train_sampling)
-        for name, told in (("reward", self.rewards), ("score_norm", self.scores)):
-            if name in pair.attributes:
-                told.add(label_number(pair, name))
-
-    def _note_lag(self, lag: int | None) -> None:
-        if lag is not None:
-            self.versioned += 1
-            self.lagged += lag != 0
-            self.largest_lag = max(self.largest_lag, abs(lag))
-
-    def _note_group(self, group: tuple[str, str]) -> None:
-        self.grouped += 1
-        self.siblings += group == self._group
-        self._group = group
-
-    def _note_support(self, inference: Sampling, train: Sampling) -> None:
-        self.parameters += inference.top_p is not None or inference.top_k is not None
-        if inference.top_p in NO_CUT and not (inference.top_k or inference.min_p or inference.processors):
-            return  # the usual case, told quickly: this runs for every pair
-        cut = _truncation(inference)
-        if cut != UNTRUNCATED and cut != _truncation(train):
-            self.truncated += 1
-            names = ("top_p", "top_k", "min_p", "processors")
-            told = zip(names, cut, UNTRUNCATED, strict=True)
-            self.truncation = ", ".join(
-                f"{name} {value}" for name, value, neutral in told if value != neutral
-            )
-
-
-def _truncation(sampling: Sampling) -> tuple[float, int, float, str]:
-    """What of the sampling removes tokens; the neutral value where it was not reported."""
-    top_k = sampling.top_k if sampling.top_k is not None and sampling.top_k > 0 else 0
-    top_p = 1.0 if sampling.top_p is None else sampling.top_p
-    return top_p, top_k, sampling.min_p or 0.0, sampling.processors
-
-
 def is_certificate(clause: Clause, contract: Contract) -> bool:
     """Whether a pass of the clause certifies reward drift or gradient bias."""
     if clause.statistic == "sequence_tv":
@@ -179,15 +79,14 @@ def ledger_of(
     contract: Contract,
     witness: Witness,
     *,
-    reasons: Mapping[str, int],
     mean_ratio: Verdict | None = None,
 ) -> Ledger:
     """Return the ledger of a certificate.
 
     Parameters
     ----------
-    reasons : mapping of PairReason to int
-        Sequences by how pairing ended.
+    witness : Witness
+        What the sequences of the certificate's slice showed.
     mean_ratio : Verdict or None
         What the contract's `mean_ratio` clause says in the same slice: the ratio's own evidence of lost mass.
 
@@ -195,7 +94,7 @@ def ledger_of(
     --------
     >>> from paritas.contracts.load import load_preset
     >>> contract = load_preset("rl-on-policy")
-    >>> told = ledger_of(contract.clause("gradient-bias"), contract, Witness(), reasons={})
+    >>> told = ledger_of(contract.clause("gradient-bias"), contract, Witness())
     >>> [(entry.assumption.value, entry.standing.value) for entry in told.entries][:2]
     [('support', 'unchecked'), ('score_norm', 'unchecked')]
     """
@@ -207,7 +106,7 @@ def ledger_of(
             _support(witness, mean_ratio),
             bounded,
             _equal_weights(witness),
-            _equal_tokens(witness, reasons),
+            _equal_tokens(witness),
             _independent_units(contract, witness),
         )
     )
@@ -272,17 +171,15 @@ def _equal_weights(witness: Witness) -> Entry:
     return Entry(at, Standing.UNCHECKED, holds=True, detail=told)
 
 
-def _equal_tokens(witness: Witness, reasons: Mapping[str, int]) -> Entry:
+def _equal_tokens(witness: Witness) -> Entry:
     """Both kernels scored the same tokens; what pairs was compared token by token."""
     at = Assumption.EQUAL_TOKENS
-    refused = sum(reasons.get(r, 0) for r in (PairReason.TOKEN_MISMATCH, PairReason.LENGTH_MISMATCH))
-    both = witness.pairs + refused
+    both = witness.pairs + witness.refused
     if not both:
         return Entry(at, Standing.UNCHECKED, True, "nothing paired")
-    kept = refused <= TOLERATED * both
-    return Entry(
-        at, Standing.MEASURED, kept, f"{witness.pairs} sequences equal token by token, {refused} not"
-    )
+    kept = witness.refused <= TOLERATED * both
+    told = f"{witness.pairs} sequences equal token by token, {witness.refused} not"
+    return Entry(at, Standing.MEASURED, kept, told)
 
 
 def _independent_units(contract: Contract, witness: Witness) -> Entry:
@@ -308,8 +205,7 @@ def ledgers(evaluator: "Evaluator", found: Sequence[Verdict]) -> dict[tuple[str,
         (v.clause, v.slice): ledger_of(
             held[v.clause],
             contract,
-            evaluator.witness,
-            reasons=evaluator.reasons,
+            evaluator.witnesses.of(v.slice),
             mean_ratio=ratios.get(v.slice),
         )
         for v in found

@@ -69,7 +69,8 @@ def match(inference: TokenTrace, train: TokenTrace, compare: Compare) -> PairOut
         return _other_weights(inference, train, lag)
     if not semantics_agree(inference.sampling, train.sampling):
         detail = f"inference {inference.sampling.semantics.value}, train {train.sampling.semantics.value}"
-        return replace(lost(inference, PairReason.SEMANTICS_MISMATCH), detail=detail)
+        law = {"law": _law_difference(inference.sampling, train.sampling)}
+        return replace(lost(inference, PairReason.SEMANTICS_MISMATCH), detail=detail, facts=law)
     if len(inference) != len(train):
         detail = f"inference has {len(inference)} tokens, train has {len(train)}"
         return replace(lost(inference, PairReason.LENGTH_MISMATCH), detail=detail)
@@ -187,6 +188,12 @@ def _law(s: Sampling) -> tuple[object, ...]:
     if s.semantics is LogprobSemantics.TEMPERATURE_ONLY:
         return (full[0], *neutral[1:])
     return (full[0], full[1], max(int(str(full[2])), 0), full[3], full[4])
+
+
+def _law_difference(a: Sampling, b: Sampling) -> str:
+    """What makes two laws two: ``temperature``, ``support`` (what sampling keeps) or ``processors``."""
+    names = ("temperature", *["support"] * 3, "processors")
+    return next(name for name, one, other in zip(names, _law(a), _law(b), strict=True) if one != other)
 
 
 def _shift_of(inference: TokenTrace, train: TokenTrace) -> int:

@@ -44,6 +44,7 @@ class Columns:
     bets: Bets | None
     conditional: tuple[int, ...]
     place: Mapping[tuple[str, str], int]
+    sampled_at_least: float | None = None
 
     @classmethod
     def of(cls, asked: Sequence[Column], estimators: Mapping[str, Estimator]) -> "Columns":

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from paritas.contracts.bounds.gradient import bias_statistic
 from paritas.contracts.model import Clause, Estimator
 from paritas.detectors.evidence import PairBatch
-from paritas.detectors.pairs import Floats, PairedTrace
+from paritas.detectors.pairs import Floats, PairedTrace, is_reported, unreported
+from paritas.detectors.token_columns import excess, is_calm, k3, sizes, whole
 
 __all__ = ["OBJECTIVE_VALUES", "label_number", "label_numbers", "ppo_min_bias", "reward_share"]
 
@@ -79,25 +80,28 @@ def ppo_min_bias(batch: PairBatch, estimator: Estimator, mask: Mask) -> Floats:
 def gspo_clip_rate(batch: PairBatch, clause: Clause, mask: Mask) -> Floats:
     """1 where the geometric mean of a whole sequence's ratios leaves the clip range."""
     low, high = clip_ends(clause)
-    mean = batch.means(batch.log_ratio)
+    mean = batch.mean_of("ell", lambda: batch.log_ratio)
     return np.where(_whole(batch, mask), (mean > high) | (mean < low), nan)
 
 
 def trust_region_kl(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
     """Mean of min(w - 1 - ell, 1 nat): at most KL(q||p), and at least TV^2 / 2 (A19)."""
-    ell = np.minimum(batch.log_ratio, CUT_NATS + 2.0)  # k3 is far above the cut there, and finite
-    return batch.means(np.minimum(np.expm1(ell) - ell, CUT_NATS), mask)
+    return batch.means(np.minimum(k3(batch), CUT_NATS), mask)
 
 
 def distillation_drift(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
     """Mean of min(|ell|, 1 nat)."""
-    return batch.means(np.minimum(np.abs(batch.log_ratio), CUT_NATS), mask)
+    return batch.means(np.minimum(sizes(batch), CUT_NATS), mask)
 
 
 def probability_gap(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
     """Mean of |p - q| of the sampled token."""
-    p = np.exp(np.minimum(batch.logprob_q + batch.log_ratio, 0.0))
-    return batch.means(np.abs(p - np.exp(batch.logprob_q)), mask)
+    q = np.exp(batch.logprob_q)
+    if is_calm(batch):
+        gap = np.minimum(q * excess(batch), 1.0 - q)  # p - q = q (w - 1), with p at most 1
+    else:
+        gap = np.exp(np.minimum(batch.logprob_q + batch.log_ratio, 0.0)) - q
+    return batch.means(np.abs(gap, out=gap), mask)
 
 
 def reward_share(pair: PairedTrace, clause: Clause) -> float:
@@ -123,27 +127,45 @@ def _rewards(batch: PairBatch, clause: Clause) -> Floats:
 
 def _reward_gap(batch: PairBatch, mask: Mask) -> Floats:
     """1 - min(W, 2), exact near W = 1; NaN for a sequence that is not whole."""
-    total = batch.sums(batch.log_ratio)
+    total = batch.total("ell", lambda: batch.log_ratio)
     return np.where(_whole(batch, mask), -np.expm1(np.minimum(total, np.log(REWARD_CAP))), nan)
 
 
 def _whole(batch: PairBatch, mask: Mask) -> NDArray[np.bool_]:
     """Pairs whose every generated token is there and inside the slice."""
-    whole = np.array([p.complete and p.tokens > 0 for p in batch.pairs], dtype=np.bool_)
-    return whole if mask is None else whole & (batch.counts(mask) == batch.counts())
+    return whole(batch) if mask is None else whole(batch) & (batch.counts(mask) == batch.counts())
 
 
 def confidence_drift(batch: PairBatch, clause: Clause, mask: Mask) -> Floats:
     """Mean |h(q(a)) - h(p(a))| over tokens whose most likely token is the same on both sides (E3)."""
-    q = np.where(batch.top.flip == 0.0, batch.top.top1_q, nan)
-    gap = _recalibrated(q, clause) - _recalibrated(q - batch.top.gap, clause)
-    return batch.means(np.abs(gap), mask)
+    q, told = batch.top.top1_q, batch.top.gap
+    if not (is_reported(q) and is_reported(told)):
+        return batch.means(unreported(len(q)))
+    if _is_plain(clause) and _are_chances(q) and _are_chances(q - told):
+        gap = np.abs(told)
+    else:
+        gap = _recalibrated(q, clause) - _recalibrated(q - told, clause)
+        np.abs(gap, out=gap)
+    gap[np.flatnonzero(batch.top.flip != 0.0)] = nan  # NaN is not 0 either
+    return batch.means(gap, mask)
+
+
+def _is_plain(clause: Clause) -> bool:
+    """Whether a confidence stays what it is."""
+    return (clause.temperature or 1.0) == 1.0 and not clause.smoothing
+
+
+def _are_chances(values: Floats) -> bool:
+    """Whether all lie in [0, 1]; NaN does not."""
+    return bool(values.min(initial=0.0) >= 0.0 and values.max(initial=0.0) <= 1.0)
 
 
 def _recalibrated(confidence: Floats, clause: Clause) -> Floats:
     """(1 - smoothing) sigmoid(logit f / temperature), as f^a / (f^a + (1-f)^a); 0 and 1 stay."""
     power = 1.0 / (clause.temperature or 1.0)
     f = np.clip(confidence, 0.0, 1.0)
+    if power == 1.0:
+        return (1.0 - (clause.smoothing or 0.0)) * f
     up, down = f**power, (1.0 - f) ** power
     return (1.0 - (clause.smoothing or 0.0)) * up / (up + down)
 

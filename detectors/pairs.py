@@ -15,10 +15,20 @@ from paritas.records import (
     TokenTrace,
 )
 
-__all__ = ["PairOutcome", "PairedTrace", "TopColumns", "pair_columns"]
+__all__ = ["PairOutcome", "PairedTrace", "TopColumns", "is_reported", "pair_columns", "unreported"]
 
 Floats = NDArray[np.float64]
 BAD = (TokenStatus.SENTINEL, TokenStatus.NONFINITE, TokenStatus.POSITIVE)
+
+
+def unreported(tokens: int) -> Floats:
+    """A column nobody reported: NaN for each token, in the memory of one; read-only."""
+    return np.broadcast_to(np.float64(np.nan), tokens)
+
+
+def is_reported(column: Floats) -> bool:
+    """Whether a column is anything but `unreported`."""
+    return bool(column.size) and (column.strides != (0,) or not np.isnan(column[0]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from paritas.contracts.model import Clause, Contract, Stage
+from paritas.detectors.agents import AGENT_SILENCE
 from paritas.detectors.escalate import Escalator, Report
 from paritas.detectors.evaluate import Change, Crossing, Evaluator
 from paritas.detectors.explain import explain_slice
@@ -16,7 +17,7 @@ from paritas.detectors.gaps import GapBook
 from paritas.detectors.idle import IDLE_S, IdleTicks
 from paritas.detectors.pairing import Pairer, PairerLimits
 from paritas.detectors.pairs import PairOutcome
-from paritas.detectors.refit import RefitGate
+from paritas.detectors.refit import RefitGate, gated
 from paritas.detectors.rosetta import RecentRosetta
 from paritas.detectors.sequences import Taken
 from paritas.detectors.verdicts import verdict_of, verdicts
@@ -118,26 +119,33 @@ class Detector:
         return False
 
     def process(
-        self, traces: Iterable[TokenTrace], now_ns: int, *, gaps: Sequence[Gap] = ()
+        self, traces: Iterable[TokenTrace], now_ns: int, *, gaps: Sequence[Gap] = (), agent: str = ""
     ) -> Iterator[Escalation]:
         """Take what a record held, in order, and yield the escalations it causes.
 
         Intervals of silence in the log before it are lived through first, so that judging a log
-        again says what watching it said.
+        again says what watching it said.  `agent` is who wrote the record, empty for nobody.
         """
         arrived = list(traces)
+        yield from self._hear(agent, now_ns, is_news=bool(arrived or gaps))
         if arrived or gaps:
-            yield from self.elapse(now_ns)
             yield from self.observe((self._matched(trace, now_ns) for trace in arrived), now_ns)
             yield from self.miss(gaps, now_ns)
 
     def follow(
-        self, takens: Iterable[Taken], now_ns: int, *, gaps: Sequence[Gap] = ()
+        self, takens: Iterable[Taken], now_ns: int, *, gaps: Sequence[Gap] = (), agent: str = ""
     ) -> Iterator[Escalation]:
         """Take what matchers elsewhere made of the traces of one record; all else is as in `process`."""
-        yield from self.elapse(now_ns)
-        yield from self.observe((self._followed(taken, now_ns) for taken in takens), now_ns)
+        told = list(takens)
+        yield from self._hear(agent, now_ns, is_news=bool(told or gaps))
+        yield from self.observe((self._followed(taken, now_ns) for taken in told), now_ns)
         yield from self.miss(gaps, now_ns)
+
+    def _hear(self, agent: str, now_ns: int, *, is_news: bool) -> Iterator[Escalation]:
+        """A record came: time passes, unless it holds nothing and no clause asks who is there."""
+        if is_news or self.evaluator.agents.clauses:
+            yield from self.elapse(now_ns)
+            yield from self._escalate(self.evaluator.agents.hear(agent, now_ns))
 
     def miss(self, gaps: Sequence[Gap], now_ns: int) -> Iterator[Escalation]:
         """Learn of lost records: from now on nothing passes, until the log is whole again."""
@@ -173,24 +181,13 @@ class Detector:
         if self.refit is None:
             yield from self.evaluator.observe(outcomes)
         else:
-            yield from self._gated(self.refit, outcomes)
-
-    def _gated(self, gate: RefitGate, outcomes: Sequence[PairOutcome]) -> Iterator[Crossing]:
-        """Judge what counts; a rejection of weights stands exactly where it was decided."""
-        counted: list[PairOutcome] = []
-        for outcome, step in zip(outcomes, gate.take(outcomes), strict=True):
-            if step.crossings:
-                yield from self.evaluator.observe(counted)
-                yield from step.crossings
-                counted = []
-            if step.counts:
-                counted.append(outcome)
-        yield from self.evaluator.observe(counted)
+            yield from gated(self.refit, outcomes, self.evaluator.observe)
 
     def elapse(self, now_ns: int) -> Iterator[Escalation]:
         """Let the log's time pass to `now_ns`: a tick for each interval of silence that ended by then."""
         while (due_ns := self._idle.due(now_ns)) is not None:
             yield from self.tick(due_ns)
+        yield from self._escalate(self.evaluator.agents.elapse(now_ns))
         self._mend(now_ns)
 
     def _mend(self, now_ns: int) -> None:
@@ -201,8 +198,10 @@ class Detector:
 
     def tick(self, now_ns: int) -> Iterator[Escalation]:
         """Nothing arrived for a while: close cohorts, test silence, let dwell times end."""
+        yield from self._escalate(self.evaluator.agents.elapse(now_ns))
         self._mend(now_ns)
         yield from self._escalate(self._evaluate(list(self.pairer.tick(now_ns))))
+        yield from self._escalate(self.evaluator.close_windows(is_end=False))
         yield from self._escalate(self._silences(now_ns))
         yield from self._escalate(self._without(now_ns))
         yield from self.escalator.advance(now_ns)
@@ -210,6 +209,7 @@ class Detector:
     def flush(self, now_ns: int) -> Iterator[Escalation]:
         """End of input: what is still alone is unmatched."""
         yield from self._escalate(self._evaluate(list(self.pairer.flush(now_ns))))
+        yield from self._escalate(self.evaluator.close_windows(is_end=True))
 
     def verdicts(self) -> tuple[Verdict, ...]:
         """One verdict for every clause and slice, as of now."""
@@ -223,6 +223,8 @@ class Detector:
         if crossing.refit and self.refit is not None:
             return self.refit.report(crossing)
         verdict = verdict_of(self.evaluator, crossing.clause, crossing.slice)
+        if crossing.clause.statistic == AGENT_SILENCE:
+            return Report(verdict, (), ())
         state = self.evaluator.states.get(crossing.slice)
         worst = tuple(trace_id for _, trace_id in state.worst) if state else ()
         violated = [v for v in self.verdicts() if v.slice == crossing.slice and v.state is State.VIOLATED]
@@ -265,5 +267,5 @@ class Detector:
         for declared in self.contract.slices:
             for clause in self.evaluator.clauses:
                 applies = not clause.slices or declared.name in clause.slices
-                if applies and not declared.by and clause.statistic != "kernel_identity":
+                if applies and not declared.by and clause.statistic not in ("kernel_identity", AGENT_SILENCE):
                     yield clause, declared.name, self.evaluator.row(clause, declared, declared.name)

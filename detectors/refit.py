@@ -12,7 +12,7 @@ Test number k has ``alpha / (k (k + 1))``, so that the probability of any false 
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeVar
@@ -29,7 +29,7 @@ from paritas.detectors.refit_process import RefitTest
 from paritas.detectors.rows import clauses_at
 from paritas.detectors.units import Batch
 
-__all__ = ["RefitGate", "RefitReason", "RefitState", "RefitStep", "RefitVerdict"]
+__all__ = ["RefitGate", "RefitReason", "RefitState", "RefitStep", "RefitVerdict", "gated"]
 
 REPLICA = "replica"
 TOGETHER = 128  # outcomes measured at once; changes no result
@@ -119,6 +119,10 @@ class RefitGate:
         that is held are `held_losses`: without its pairs they would look like bad pairing.
     versions : dict
         Finished tests by how they ended: `accepted`, `rejected`.
+    reasons : dict
+        The same by state and reason.
+    started : int
+        Tests begun; one of a version that is forgotten and comes again is begun anew.
     """
 
     def __init__(self, contract: Contract, refit: Refit) -> None:
@@ -131,13 +135,19 @@ class RefitGate:
         self._columns = Columns.of([(clause, whole[0]) for clause in clauses], {})
         self.sequences: dict[str, int] = {}
         self.versions: dict[str, int] = {}
+        self.reasons: dict[tuple[str, str], int] = {}
         self._verdicts: OrderedDict[Key, RefitVerdict] = OrderedDict()
         self._tests: dict[Key, RefitTest] = {}
         self._newest: OrderedDict[Place, Key] = OrderedDict()
         self._replicas: dict[str, None] = {}
         self._open: dict[tuple[str, str], _Rejection] = {}  # by clause and slice
         self._reports: dict[tuple[str, str], Report] = {}
-        self._started = 0
+        self.started = 0
+
+    @property
+    def held(self) -> int:
+        """Versions and replicas under test now."""
+        return len(self._tests)
 
     def verdicts(self) -> tuple[RefitVerdict, ...]:
         """What is known of every remembered version and replica, in order of first sight."""
@@ -200,8 +210,8 @@ class RefitGate:
 
     def _start(self, key: Key, pair: PairedTrace) -> tuple[Crossing, ...]:
         """Begin a test; what was rejected of other weights there is superseded."""
-        self._started += 1
-        share = self._refit.alpha / (self._started * (self._started + 1))
+        self.started += 1
+        share = self._refit.alpha / (self.started * (self.started + 1))
         self._verdicts[key] = RefitVerdict(*key)
         self._tests[key] = RefitTest.of(self._columns, share / len(self._columns.rows))
         place = (key[0], key[2])
@@ -244,6 +254,8 @@ class RefitGate:
         self._verdicts[key] = replace(self._told(key), state=state, reason=reason, clause=clause)
         del self._tests[key]
         self.versions[state.value] = self.versions.get(state.value, 0) + 1
+        told = (state.value, reason.value)
+        self.reasons[told] = self.reasons.get(told, 0) + 1
 
     def _reject(self, key: Key, test: RefitTest, column: int, outcome: PairOutcome) -> tuple[Crossing, ...]:
         """Decide, and open an incident unless this version is already rejected in the same slice."""
@@ -282,6 +294,23 @@ class RefitGate:
         for one in self._open.values():
             if one.place == (key[0], key[2]) and one.version == key[1]:
                 one.last_ns = max(one.last_ns, pair.event_ns)
+
+
+def gated(
+    gate: RefitGate,
+    outcomes: Sequence[PairOutcome],
+    observe: Callable[[Sequence[PairOutcome]], Iterator[Crossing]],
+) -> Iterator[Crossing]:
+    """Judge by `observe` what counts; a rejection of weights stands exactly where it was decided."""
+    counted: list[PairOutcome] = []
+    for outcome, step in zip(outcomes, gate.take(outcomes), strict=True):
+        if step.crossings:
+            yield from observe(counted)
+            yield from step.crossings
+            counted = []
+        if step.counts:
+            counted.append(outcome)
+    yield from observe(counted)
 
 
 def _key(pair: PairedTrace) -> Key:

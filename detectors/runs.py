@@ -233,14 +233,22 @@ def _by_bet(state: Floats) -> Floats:
 
 
 def _grow(start: Floats, factors: Floats, mass: Floats, layers: Layers) -> Floats:
-    """Wealth of the e-detector after each entry, in layers, shape (i, k, c); `sequential.grown` says how."""
-    out, fresh, before = np.empty(factors.shape), mass[:, None, :] * factors, start
-    with np.errstate(over="ignore"):
-        for lo, hi in layers.blocks():
-            now = out[lo:hi]
-            np.multiply(before[: hi - lo], factors[lo:hi], out=now)
-            np.add(now, fresh[lo:hi], out=now)
-            before = np.minimum(now, CEILING, out=now)
+    """Wealth of the e-detector after each entry, in layers, shape (i, k, c); `sequential.grown` says how.
+
+    The ceiling is for alarms long past: it is laid on only where wealth turned out to reach it.
+    """
+    out, fresh = np.empty(factors.shape), mass[:, None, :] * factors
+    with np.errstate(over="ignore", invalid="ignore"):
+        for is_cut in (False, True):
+            before = start
+            for lo, hi in layers.blocks():
+                now = out[lo:hi]
+                np.multiply(before[: hi - lo], factors[lo:hi], out=now)
+                before = np.add(now, fresh[lo:hi], out=now)
+                if is_cut:
+                    np.minimum(now, CEILING, out=now)
+            if out.max(initial=0.0) <= CEILING:
+                break
     return out
 
 

@@ -150,12 +150,12 @@ class Matcher:
         yield replace(self._matched(waiting, now_ns), first=first)
 
     def _matched(self, waiting: Waiting, now_ns: int) -> Step:
-        """End the sequence if both views are whole."""
-        inference = join_segments(waiting.segments.get(Role.INFERENCE, {}))
+        """End the sequence if both views that the contract compares are whole."""
+        other = join_segments(waiting.segments.get(self._compare.against, {}))
         train = join_segments(waiting.segments.get(Role.TRAIN, {}))
-        if inference is None or train is None:
+        if other is None or train is None:
             return Step(waiting.key)
-        outcome = match(inference, train, self._compare)
+        outcome = match(other, train, self._compare)
         return self._end(waiting, _timed(outcome, (now_ns - waiting.first_seen_ns) / NS))
 
     def _make_room(self) -> Iterator[Step]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from paritas.detectors.diagnosis import Recent, Whereabouts
 from paritas.detectors.pairs import Floats, PairOutcome
-from paritas.records import Sampling
+from paritas.records import KernelIdentity, Sampling
 
 if TYPE_CHECKING:
     from paritas.detectors.units import Batch
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["SliceState"]
 
 EXEMPLARS = 5
+MANY = 4  # pairs that are folded together faster than one by one
 
 
 @dataclass(slots=True)
@@ -28,6 +29,12 @@ class SliceState:
         Largest weights lag of sequences that were refused for it, and of those that paired.
     shifted : int
         Sequences whose token ids agree after a move by one.
+    digests : int
+        Sequences whose two sides claim the same weights version and hold other weights.
+    other_law : str
+        In what the laws of a sequence that was refused for them differ; empty without any.
+    kernels : tuple of KernelIdentity
+        Of the newest pair: the sampler's and the trainer's.
     worst : list of (value, trace id)
         The pairs with the largest mean |ell|, worst first.
     whereabouts : Whereabouts
@@ -40,18 +47,33 @@ class SliceState:
     lag: int = 0
     allowed_lag: int = 0
     shifted: int = 0
+    digests: int = 0
+    other_law: str = ""
+    kernels: tuple[KernelIdentity, ...] = ()
     worst: list[tuple[float, str]] = field(default_factory=list)
     whereabouts: Whereabouts = field(default_factory=Whereabouts)
 
     def note(self, batch: "Batch", places: NDArray[np.int64]) -> None:
         """Remember some pairs of a batch, in their order."""
         sums, newest = batch.sums[places], batch.pairs[int(places[-1])]
-        for place, unit in zip(places.tolist(), sums, strict=True):
-            self.whereabouts.fold(batch.pairs[place], unit)
+        self._note_whereabouts(batch, places, sums)
         fold_recent(self.recent, sums)
         self.inference, self.train = newest.sampling, newest.train_sampling
+        self.kernels = (newest.inference, newest.train)
         self.allowed_lag = max(self.allowed_lag, int(batch.lags[places].max()))
         self._note_worst(batch, places)
+
+    def _note_whereabouts(self, batch: "Batch", places: NDArray[np.int64], sums: Floats) -> None:
+        """Remember where the drift of some pairs is: one by one where they are too few to be worth arrays."""
+        if not self.whereabouts.is_followed:
+            return
+        at = places.tolist()
+        if len(at) < MANY:
+            for place, unit in zip(at, sums, strict=True):
+                self.whereabouts.fold(batch.pairs[place], unit)
+            return
+        labels = {name: [values[i] for i in at] for name, values in batch.labels.items()}
+        self.whereabouts.fold_many(labels, [batch.pairs[i].weights_version for i in at], sums)
 
     def _note_worst(self, batch: "Batch", places: NDArray[np.int64]) -> None:
         least = self.worst[-1][0] if len(self.worst) == EXEMPLARS else 0.0
@@ -60,8 +82,10 @@ class SliceState:
         self.worst = sorted([*self.worst, *told], key=lambda w: (-w[0], w[1]))[:EXEMPLARS]
 
     def note_loss(self, outcome: PairOutcome) -> None:
-        """Remember what the loss of a sequence tells: a move of its tokens, a lag."""
+        """Remember what the loss of a sequence tells: a move of its tokens, a lag, other weights, another law."""
         self.shifted += 1 if outcome.facts.get("shift") else 0
+        self.digests += 1 if outcome.facts.get("digest") else 0
+        self.other_law = str(outcome.facts.get("law", self.other_law))
         self.lag = max(self.lag, int(float(outcome.facts.get("lag", 0))))
 
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from paritas.contracts.model import Match, Operator, Requirement, Slice
 from paritas.detectors.evidence import PairBatch
+from paritas.detectors.lengths import LENGTH, length_bucket
 from paritas.detectors.pairs import PairOutcome
 
 __all__ = ["LabelReader", "SliceBook", "labels_match", "token_mask"]
@@ -71,11 +72,11 @@ def _instance(declared: Slice, labels: Mapping[str, str]) -> str:
 
 
 def labels_of(outcome: PairOutcome) -> dict[str, str]:
-    """Labels a selector may name: attributes, plus run, group and what the kernels said."""
+    """Labels a selector may name: attributes, plus run, group, length bucket and what the kernels said."""
     labels = {"run_id": outcome.run_id, "group_id": outcome.group_id}
     if outcome.pair is not None:
         pair = outcome.pair
-        labels |= {"weights_version": pair.weights_version}
+        labels |= {"weights_version": pair.weights_version, LENGTH: length_bucket(pair)}
         for kernel in (pair.inference, pair.train):
             labels |= {f"{kernel.role.value}.{k}": str(v) for k, v in kernel.fields().items()}
     return {k: v for k, v in labels.items() if v} | dict(outcome.attributes)
@@ -97,6 +98,8 @@ class LabelReader:
     def key(self, outcome: PairOutcome) -> tuple[str | None, ...]:
         """Value of each label, None where it is not reported."""
         told = outcome.attributes
+        if LENGTH in self.names and outcome.pair is not None:
+            told = {LENGTH: length_bucket(outcome.pair), **told}
         try:
             return tuple([told[name] for name in self.names])
         except KeyError:

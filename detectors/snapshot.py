@@ -18,7 +18,7 @@ from paritas.errors import PermanentError
 
 __all__ = ["dump", "load"]
 
-FORMAT = 4  # 2: gaps; 3: where and when the drift is, what peers print; 4: the refit gate
+FORMAT = 5  # 2: gaps; 3: where and when the drift is, what peers print; 4: the refit gate; 5: windows, agents
 NUMPY = {
     ("numpy", "ndarray"),
     ("numpy", "dtype"),

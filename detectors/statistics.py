@@ -14,12 +14,14 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from paritas.contracts.bounds.estimator import weighting_of
 from paritas.contracts.bounds.gradient import bias_statistic
 from paritas.contracts.model import Clause, Estimator
-from paritas.detectors.evidence import PairBatch, segment_sum
+from paritas.detectors.evidence import PairBatch
 from paritas.detectors.objectives import OBJECTIVE_VALUES, ppo_min_bias
-from paritas.detectors.pairs import BAD, Floats
+from paritas.detectors.pairs import BAD, Floats, is_reported
 from paritas.detectors.rows import own_estimator
+from paritas.detectors.token_columns import capped_mean, capped_rise, excess, k3, sizes, surprise, whole
 from paritas.records import LogprobSemantics, TokenStatus
 
 __all__ = ["UNIT_VALUES", "gradient_bias", "sizes", "token_bets", "unit_values"]
@@ -29,9 +31,10 @@ UnitValues = Callable[[PairBatch, Clause, Mask], Floats]
 
 DEFAULT_ABOVE = 2.0  # IcePop and TIS cap at 2: a ratio beyond it is what trainers truncate
 DEFAULT_CAP = 2.0
-# exp(50) squared is still finite in float64; a ratio beyond it refutes any limit as it stands.
-LOG_RATIO_CEILING = 50.0
 BLOCK = 32  # factors lie between 0.1 and the cap: a product of so many neither under- nor overflows
+GENERATED = tuple(s for s in TokenStatus if s not in (TokenStatus.MASKED, TokenStatus.PROMPT))
+FAR = 2.0**16  # the largest bet over the smallest that share a pass
+TINY = 1e-300  # a bet of nothing, as a divisor
 
 
 def unit_values(batch: PairBatch, clause: Clause, mask: Mask = None) -> Floats:
@@ -47,9 +50,10 @@ def unit_values(batch: PairBatch, clause: Clause, mask: Mask = None) -> Floats:
 
 def _tv(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
     """(1-w)+ = -expm1(min(ell, 0)) (A19), or what it estimates where whole distributions were compared."""
-    estimate, exact = -np.minimum(_excess(batch), 0.0), batch.top.exact_tv
-    unknown = np.isnan(exact)
-    return batch.means(estimate if unknown.all() else np.where(unknown, estimate, exact), mask)
+    estimate, exact = np.minimum(excess(batch), 0.0), batch.top.exact_tv
+    if is_reported(exact):
+        estimate = np.where(np.isnan(exact), estimate, -exact)
+    return 0.0 - batch.means(estimate, mask)
 
 
 def _tv_topk(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
@@ -60,7 +64,7 @@ def _tv_topk(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
 def _oscillation(batch: PairBatch, clause: Clause, mask: Mask) -> Floats:
     """Mean oscillation, or the share of tokens above the limit where a quantile is bound."""
     values = batch.top.oscillation
-    if clause.quantile is None:
+    if clause.quantile is None or not is_reported(values):
         return batch.means(values, mask)
     return batch.means(np.where(np.isnan(values), np.nan, values > (clause.at_most or 0.0)), mask)
 
@@ -70,7 +74,7 @@ def _flips(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
 
 
 def _abs_diff(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
-    return batch.means(sizes(batch), mask)
+    return batch.mean_of("sizes", lambda: sizes(batch), mask)
 
 
 def _ratio_tail(batch: PairBatch, clause: Clause, mask: Mask) -> Floats:
@@ -78,20 +82,18 @@ def _ratio_tail(batch: PairBatch, clause: Clause, mask: Mask) -> Floats:
 
 
 def _mean_ratio(batch: PairBatch, clause: Clause, mask: Mask) -> Floats:
-    return batch.means(_capped(batch, clause), mask)
+    return 1.0 + capped_mean(batch, clause.cap or DEFAULT_CAP, mask)
 
 
 def _top1(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
-    return batch.means(_surprise(batch), mask)
+    return batch.mean_of("surprise", lambda: surprise(batch), mask)
 
 
 def _sequence_tv(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
     """(1-W)+ per complete sequence (B7); NaN where tokens are missing or sliced away."""
-    total = batch.sums(batch.log_ratio)
-    whole = (batch.counts() > 0) & (_tally(batch, *BAD, TokenStatus.MISSING) == 0)
-    if mask is not None:
-        whole &= batch.counts(mask) == batch.counts()
-    return np.where(whole, -np.expm1(np.minimum(total, 0.0)), np.nan)
+    total = batch.total("ell", lambda: batch.log_ratio)
+    known = whole(batch) if mask is None else whole(batch) & (batch.counts(mask) == batch.counts())
+    return np.where(known, -np.expm1(np.minimum(total, 0.0)), np.nan)
 
 
 def _gradient_bias(batch: PairBatch, clause: Clause, mask: Mask) -> Floats:
@@ -106,6 +108,8 @@ def gradient_bias(batch: PairBatch, estimator: Estimator, mask: Mask = None) -> 
     """
     if estimator.kind == "ppo_min":
         return ppo_min_bias(batch, estimator, mask)
+    if estimator.kind == "tis":  # 1 - min(w, cap), of which other statistics are made too
+        return 0.0 - capped_mean(batch, weighting_of(estimator).cap, mask)
     return batch.means(np.asarray(bias_statistic(batch.log_ratio, estimator), dtype=np.float64), mask)
 
 
@@ -114,16 +118,17 @@ def _calibration(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
 
 
 def _k3(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
-    return batch.means(_excess(batch) - _cut(batch), mask)
+    return batch.mean_of("k3", lambda: k3(batch), mask)
 
 
 def _chi_square(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
-    return batch.means(_excess(batch) ** 2, mask)
+    return batch.means(np.square(excess(batch)), mask)
 
 
 def _square_ratio(batch: PairBatch, _: Clause, mask: Mask) -> Floats:
     """w^2, whose mean above 1/limit refutes an ESS limit (A6)."""
-    return batch.means(np.exp(2.0 * _cut(batch)), mask)
+    ratio = 1.0 + excess(batch)
+    return batch.means(np.square(ratio, out=ratio), mask)
 
 
 def _ttft(batch: PairBatch, clause: Clause, _: Mask) -> Floats:
@@ -162,40 +167,13 @@ def _semantics(batch: PairBatch, _: Clause, __: Mask) -> Floats:
 
 def _share(batch: PairBatch, *statuses: TokenStatus) -> Floats:
     """Share of generated, unmasked tokens with one of `statuses`; NaN without such tokens."""
-    generated = (s for s in TokenStatus if s not in (TokenStatus.MASKED, TokenStatus.PROMPT))
-    total, out = _tally(batch, *generated), np.full(len(batch), np.nan)
+    total, out = batch.once("generated", lambda: _tally(batch, *GENERATED)), np.full(len(batch), np.nan)
     return np.asarray(np.divide(_tally(batch, *statuses), total, out=out, where=total > 0))
 
 
 def _tally(batch: PairBatch, *statuses: TokenStatus) -> Floats:
     """Tokens of each pair with one of `statuses`, shape (n,)."""
     return np.asarray(batch.statuses()[:, [int(s) for s in statuses]].sum(axis=1))
-
-
-def sizes(batch: PairBatch) -> Floats:
-    """|ell| of each token, nats."""
-    return batch.once("sizes", lambda: np.abs(batch.log_ratio))
-
-
-def _cut(batch: PairBatch) -> Floats:
-    """Ell of each token, at most `LOG_RATIO_CEILING`, nats."""
-    return batch.once("cut", lambda: np.minimum(batch.log_ratio, LOG_RATIO_CEILING))
-
-
-def _excess(batch: PairBatch) -> Floats:
-    """W - 1 of each token, with `LOG_RATIO_CEILING`."""
-    return batch.once("excess", lambda: np.expm1(_cut(batch)))
-
-
-def _capped(batch: PairBatch, clause: Clause) -> Floats:
-    """min(w, cap) of each token."""
-    cap = clause.cap or DEFAULT_CAP
-    return batch.once(f"capped at {cap}", lambda: capped_ratio(batch.log_ratio, cap))
-
-
-def capped_ratio(ell: Floats, cap: float) -> Floats:
-    """min(w, cap) = exp(min(ell, log cap)); -inf gives 0."""
-    return np.exp(np.minimum(ell, np.log(cap)))
 
 
 UNIT_VALUES: Mapping[str, UnitValues] = MappingProxyType(
@@ -243,59 +221,94 @@ def token_bets(batch: PairBatch, clause: Clause, mask: Mask, bets: Floats) -> Fl
     -------
     shape (n, k), float64, nats
     """
-    gain, limit = _gain(batch, clause), clause.at_most or 0.0
-    known = ~np.isnan(gain) if mask is None else mask & ~np.isnan(gain)
-    if not known.any():
+    gain, start = _gain(batch, clause)
+    if mask is not None:
+        gain = np.where(mask, gain, np.nan)
+    if np.isnan(gain).all():
         return np.zeros((len(batch), len(bets)))
-    blocks = _Blocks.of(batch)
-    odds = {sign: _odds(sign * gain, limit, known) for sign in {copysign(1.0, bet) for bet in bets.tolist()}}
-    columns = [blocks.log_products(abs(bet) * odds[copysign(1.0, bet)]) for bet in bets.tolist()]
-    return np.stack(columns, axis=1)
-
-
-def _odds(gain: Floats, limit: float, known: NDArray[np.bool_]) -> Floats:
-    """What a bet of one wins by each token; nothing where it is not known."""
-    odds = gain - limit
-    return odds if known.all() else np.where(known, odds, 0.0)
+    blocks, out = batch.once("blocks", lambda: _Blocks.of(batch)), np.zeros((len(batch), len(bets)))
+    laid, limit = blocks.lay(gain), clause.at_most or 0.0
+    for sign in {copysign(1.0, bet) for bet in bets.tolist()}:
+        asked = np.flatnonzero(np.copysign(1.0, bets) == sign)
+        out[:, asked] = blocks.log_products(laid, (sign, sign * start - limit), np.abs(bets[asked]))
+    return out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Blocks:
-    """Tokens of a batch in blocks of `BLOCK` inside each pair.
+    """Tokens of a batch in blocks of `BLOCK` inside each pair, laid out so that blocks stand side by side.
 
     A logarithm a block instead of one a token; a block starts where its pair does, so a pair's
     value does not depend on the batch it travels in.
 
     Attributes
     ----------
-    starts : shape (b,), int64
-        First token of each block.
+    tokens : shape (BLOCK, b), int64
+        Tokens of each block, down a column.
     offsets : shape (n + 1,), int64
         Blocks of pair i are ``offsets[i]:offsets[i + 1]``.
+    ends, beyond : shape (e,), int64; shape (BLOCK, e), bool
+        The last block of each pair, and which of its places lie beyond the pair.
     """
 
-    starts: NDArray[np.int64]
+    tokens: NDArray[np.int64]
     offsets: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    beyond: NDArray[np.bool_]
 
     @classmethod
     def of(cls, batch: PairBatch) -> "_Blocks":
         counts = -(-batch.counts() // BLOCK)
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
-        return cls(np.repeat(batch.offsets[:-1], counts) + BLOCK * within, offsets)
+        starts = np.repeat(batch.offsets[:-1], counts) + BLOCK * within
+        ends, down = offsets[1:][counts > 0] - 1, np.arange(BLOCK)[:, None]
+        held = batch.offsets[1:][counts > 0] - starts[ends]
+        return cls(starts + down, offsets, ends, down >= held)
 
-    def log_products(self, gains: Floats) -> Floats:
-        """Log of the product of one plus each of a pair's gains, shape (n,), nats; `gains` are overwritten."""
-        gains += 1.0
-        return segment_sum(np.log(np.multiply.reduceat(gains, self.starts)), self.offsets)
+    def lay(self, values: Floats) -> Floats:
+        """One value a token, block by block; NaN beyond a pair; shape (BLOCK, b)."""
+        out = np.take(values, self.tokens, mode="clip")
+        out[:, self.ends] = np.where(self.beyond, np.nan, out[:, self.ends])
+        return out
+
+    def log_products(self, gain: Floats, odds_of: tuple[float, float], bets: Floats) -> Floats:
+        """Log of the product of one plus bet times odds over a pair, shape (n, k), nats.
+
+        Odds are ``slope * gain + start``; tokens whose gain is NaN count for nothing.  One plus a bet
+        times the odds is, but for a constant, the odds of the largest bet plus a number: one pass
+        instead of two.
+        """
+        slope, start = odds_of
+        largest = max(float(bets.max()), TINY)
+        odds = gain * (slope * largest)
+        odds += start * largest
+        products = np.empty((len(bets), odds.shape[1]))
+        odds.ravel()[np.flatnonzero(np.isnan(odds))] = 0.0
+        factor = np.empty_like(odds)
+        for k, bet in enumerate(bets.tolist()):
+            times = largest / max(bet, TINY)
+            if times > FAR:  # its power might overflow
+                np.multiply(odds, 1.0 / times, out=factor)
+                times = 1.0
+                factor += times
+            else:
+                np.add(odds, times, out=factor)
+            np.multiply.reduce(factor, axis=0, out=products[k])
+            products[k] *= times**-BLOCK  # bets halve: exact
+        with np.errstate(divide="ignore"):  # -inf for a bet that lost everything
+            return self._over_pairs(np.log(products, out=products))
+
+    def _over_pairs(self, logs: Floats) -> Floats:
+        """Sum over the blocks of each pair, shape (n, k)."""
+        filled = np.diff(self.offsets) > 0
+        out = np.zeros((len(filled), len(logs)))
+        out[filled] = np.add.reduceat(logs, self.offsets[:-1][filled], axis=1).T
+        return out
 
 
-def _gain(batch: PairBatch, clause: Clause) -> Floats:
+def _gain(batch: PairBatch, clause: Clause) -> tuple[Floats, float]:
+    """What each token wins before the limit, less a number, and that number; NaN where it is not known."""
     if clause.statistic == "mean_ratio":
-        return _capped(batch, clause)
-    return _surprise(batch)
-
-
-def _surprise(batch: PairBatch) -> Floats:
-    """1{sampled = top-1} - q(top-1) of each token."""
-    return batch.once("surprise", lambda: batch.top.is_top1 - batch.top.top1_q)
+        return capped_rise(batch, clause.cap or DEFAULT_CAP), 1.0
+    return surprise(batch), 0.0

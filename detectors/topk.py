@@ -10,7 +10,7 @@ the hybrid estimator, so readers cut the lists back to the k best first.
 import numpy as np
 from numpy.typing import NDArray
 
-from paritas.detectors.pairs import Floats, TopColumns
+from paritas.detectors.pairs import Floats, TopColumns, unreported
 from paritas.records import TokenTrace, TopK
 
 __all__ = ["top_columns"]
@@ -22,7 +22,7 @@ def top_columns(inference: TokenTrace, train: TokenTrace, mask: NDArray[np.bool_
     """Compute `TopColumns` for the masked tokens; what is missing gives NaN columns."""
     n = int(mask.sum())
     top1_q, is_top1 = _top1(inference, mask, n)
-    nothing = np.full(n, np.nan)
+    nothing = unreported(n)
     if train.exact is not None:
         told = train.exact
         tv, osc, flip, gap = (
@@ -48,7 +48,7 @@ def _top1(trace: TokenTrace, mask: NDArray[np.bool_], n: int) -> tuple[Floats, F
     """Probability of the logged top-1 and whether it was sampled."""
     top = _lists(trace)
     if top is None:
-        return np.full(n, np.nan), np.full(n, np.nan)
+        return unreported(n), unreported(n)
     best = top.logprob[mask, 0].astype(np.float64)
     hit = (top.token[mask, 0] == trace.token[mask]).astype(np.float64)
     known = np.isfinite(best)

@@ -7,10 +7,13 @@ from math import ceil, isfinite, log
 import numpy as np
 
 from paritas.contracts.model import Clause, Family
+from paritas.detectors.agents import AGENT_SILENCE
 from paritas.detectors.evaluate import REPEATS, Evaluator
 from paritas.detectors.ledger import Ledger, ledgers
 from paritas.detectors.limits import radius
 from paritas.detectors.rows import GRID, Row
+from paritas.detectors.sampling import anchor_of
+from paritas.detectors.timing_shapes import SHAPES
 from paritas.records import Reason, State, Verdict
 
 __all__ = ["verdict_of", "verdicts"]
@@ -30,7 +33,8 @@ def verdicts(evaluator: Evaluator, *, pass_alpha: float = PASS_ALPHA) -> tuple[V
     the values that were seen.
     """
     raw = [v for c in evaluator.clauses for v in _of_clause(evaluator, c, pass_alpha)]
-    gaps = _gaps(raw)
+    is_blind = evaluator.agents.is_missing or evaluator.sampling.is_blind
+    gaps = {v.slice for v in raw} if is_blind else _gaps(raw)
     covered = [_covered(v, gaps) for v in raw]
     resting = ledgers(evaluator, covered)
     return tuple(_withdrawn(v, resting.get((v.clause, v.slice))) for v in covered)
@@ -46,10 +50,15 @@ def verdict_of(evaluator: Evaluator, clause: Clause, name: str, *, pass_alpha: f
     """
     if clause.statistic == "kernel_identity":
         return _identity(evaluator, clause, name)
+    if clause.statistic == AGENT_SILENCE:
+        return evaluator.agents.verdict(clause, name)
     return _of_row(evaluator, evaluator.index[clause.id, name], pass_alpha)
 
 
 def _of_clause(evaluator: Evaluator, clause: Clause, pass_alpha: float) -> Iterator[Verdict]:
+    if clause.statistic == AGENT_SILENCE:
+        yield from evaluator.agents.verdicts(clause)
+        return
     for declared in evaluator.contract.slices:
         if clause.slices and declared.name not in clause.slices:
             continue
@@ -116,9 +125,12 @@ def _decide(
     if bank.violated[index] and row.clause.derived:
         return State.UNDECIDED, Reason.CERTIFICATE_LOST
     if bank.violated[index]:
-        return State.VIOLATED, Reason.COUNTEREXAMPLE if row.counterexample else Reason.REFUTED
+        proof = Reason.SHAPE if row.clause.statistic in SHAPES else Reason.REFUTED
+        return State.VIOLATED, Reason.COUNTEREXAMPLE if row.counterexample else proof
     if evaluator.has_gap:
         return State.NO_DATA, Reason.GAP
+    if bank.units[index] == 0 and (row.clause.id, row.name) in evaluator.windows.shapes:
+        return State.NO_DATA, Reason.LEARNING
     if bank.units[index] == 0:
         return State.NO_DATA, Reason.NOT_REPORTED if bank.without[index] else Reason.NO_UNITS
     if row.counterexample:
@@ -133,7 +145,16 @@ def _decide(
     inside = row.two_sided and -row.limit < limits[0] and limits[1] < row.limit
     if certified or inside:
         return State.CONFORMING, Reason.CERTIFIED
+    mean = float(bank.total[index]) / int(bank.units[index])
+    if mean - _blur(evaluator, index) <= row.tau < mean:
+        return State.UNDECIDED, Reason.BETWEEN_BOUNDS
     return State.UNDECIDED, Reason.NEEDS_MORE_UNITS
+
+
+def _blur(evaluator: Evaluator, index: int) -> float:
+    """By how much buckets leave the mean of a row open; 0 where single durations were told."""
+    units = int(evaluator.bank.units[index])
+    return evaluator.blur.get(index, 0.0) / units if units else 0.0
 
 
 def _estimate(evaluator: Evaluator, index: int) -> tuple[float, float, float]:
@@ -142,15 +163,27 @@ def _estimate(evaluator: Evaluator, index: int) -> tuple[float, float, float]:
     units = int(bank.units[index])
     if units == 0:
         return NAN, NAN, NAN
-    mean = float(bank.total[index]) / units
+    mean, is_weighted = _unweighted(evaluator, index, float(bank.total[index]) / units)
     if row.clause.statistic == "ess":
         return (1.0 / mean if mean else NAN), NAN, NAN
     if not row.bounded:
         return row.scale.up(mean), NAN, NAN
-    r = radius(float(bank.spread[index]), units, SIDE_ALPHA)
-    low, high = _tightened(evaluator, index, max(mean - r, 0.0), min(mean + r, 1.0))
+    # The shown mean is a ratio of two means: only the bets on the limit itself bound it.
+    r = 1.0 if is_weighted else radius(float(bank.spread[index]), units, SIDE_ALPHA)
+    blur = _blur(evaluator, index)  # the mean is that of the largest shares that buckets allow
+    low, high = _tightened(evaluator, index, max(mean - blur - r, 0.0), min(mean + r, 1.0))
     ends = sorted((row.scale.up(low), row.scale.up(high)))
     return row.scale.up(mean), ends[0], ends[1]
+
+
+def _unweighted(evaluator: Evaluator, index: int, mean: float) -> tuple[float, bool]:
+    """Mean over all sequences, recorded or not, and whether it differs from that over the recorded ones."""
+    row = evaluator.rows[index]
+    weight, anchor = evaluator.sampling.mean_weight(row.name), anchor_of(row)
+    if weight == 1.0:
+        return mean, False
+    over_all = anchor + (mean - anchor) / weight
+    return (min(max(over_all, 0.0), 1.0) if row.bounded else over_all), True
 
 
 def _tightened(evaluator: Evaluator, index: int, low: float, high: float) -> tuple[float, float]:

@@ -7,6 +7,7 @@ distribution, so ``prod (1 + lambda sign)`` is an e-value at any moment one choo
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["CLEAR", "SignBets"]
 
@@ -36,6 +37,11 @@ class SignBets:
             self.positive += 1
         elif difference < 0.0:
             self.negative += 1
+
+    def fold_many(self, differences: NDArray[np.float64]) -> None:
+        """Bet on the signs of many differences."""
+        self.positive += int(np.count_nonzero(differences > 0.0))
+        self.negative += int(np.count_nonzero(differences < 0.0))
 
     def log10_e(self) -> float:
         """Evidence of all bets together, log10 of the mean of their wealth."""

@@ -90,6 +90,12 @@ class Scene:
         the features are hints.
     shifted_pairs : int
         Sequences whose token ids agree after a move by one.
+    digests : int
+        Sequences whose two sides claim the same weights version and hold other weights.
+    other_law : str
+        In what the declared laws of refused sequences differ: ``temperature``, ``support``, ``processors``.
+    kernels : str
+        In what the identities of the two kernels differ (`differing`).
     drift_clause : bool
         Whether a numerical or statistical clause is violated.  Healthy kernels round too, so
         rounding explains nothing where only pairing, latency or identity is at fault.
@@ -120,6 +126,9 @@ class Scene:
     part: WorstPart | None = None
     sawtooth: float = 0.0
     trend: float = 0.0
+    digests: int = 0
+    other_law: str = ""
+    kernels: str = ""
 
 
 def ramp(value: float, low: float, high: float) -> float:

@@ -38,12 +38,16 @@ def _finding(cause: Cause, sureness: float, scene: Scene, slice_name: str) -> Fi
 
 def _metadata(cause: Cause, scene: Scene) -> dict[str, float | str]:
     """Facts from what the engines said rather than from numbers."""
-    if cause is Cause.STALE and scene.lag:
-        return {"weights_lag": float(scene.lag)}
+    if cause is Cause.STALE:
+        counts = {"weights_lag": float(scene.lag), "other_digests": float(scene.digests)}
+        return {name: count for name, count in counts.items() if count}
     if cause in (Cause.TEMPERATURE, Cause.SUPPORT, Cause.WRONG_LAW):
         told = {"temperature": scene.inference.temperature, "top_p": scene.inference.top_p}
         known = {k: float(v) for k, v in told.items() if v is not None}
-        return {**known, "semantics": scene.inference.semantics.value}
+        law = {"laws_differ_in": scene.other_law} if scene.other_law else {}
+        return {**known, **law, "semantics": scene.inference.semantics.value}
+    if cause in (Cause.PRECISION, Cause.POSITION, Cause.ROUTING, Cause.UNKNOWN) and scene.kernels:
+        return {"kernels_differ": scene.kernels}
     return {}
 
 

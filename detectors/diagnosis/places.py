@@ -5,21 +5,22 @@ stays bounded.  A value is compared with sequences of other values that came jus
 pair; a change that hits everybody therefore speaks for no value.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log10
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from paritas.detectors.diagnosis.bets import CLEAR, SignBets
 from paritas.detectors.diagnosis.fingerprint import FIELDS, Fingerprint
 from paritas.detectors.pairs import Floats, PairedTrace
 
-__all__ = ["FOLLOWED", "Place", "Places", "Worst", "labels_at"]
+__all__ = ["FOLLOWED", "Labels", "Place", "Places", "Worst", "labels_at", "labels_of"]
 
 # What a sequence may say of itself and a cause may be a matter of.
-FOLLOWED = frozenset(("replica", "adapter", "prefix_cache", "environment", "turn", "slice", "gpu"))
+FOLLOWED = ("replica", "adapter", "prefix_cache", "environment", "turn", "slice", "gpu")
 VALUES = 8  # followed of each attribute; more are together
 PASSING = ("weights_version",)  # attributes whose oldest value makes room for a new one
 HALVED_AFTER = 128  # units: what a place remembers fades
@@ -58,7 +59,25 @@ class Place:
             self.sums /= 2.0
         self.sums += unit
 
+    def fold_many(self, units: Floats) -> None:
+        """Add many units' sums, shape (n, len(FIELDS)), by the same additions; `units` are overwritten."""
+        start = 0
+        while start < len(units):
+            room = HALVED_AFTER - 1 - self.units % HALVED_AFTER
+            if room == 0:
+                self.sums, room = self.sums / 2.0, HALVED_AFTER
+            some = units[start : start + room]
+            some[0] += self.sums
+            self.sums = np.add.reduce(some, axis=0)  # along the outer axis it adds row after row
+            self.units += len(some)
+            start += len(some)
 
+
+Ints = NDArray[np.int64]
+Labels = Mapping[str, Sequence[str | None]]
+_Stretch = tuple[
+    Sequence[str], Ints, Ints, Floats
+]  # names of units, as codes too, their numbers and mean |ell|
 _Newest = tuple[int, str, float]  # number, value and mean |ell| of the newest sequence of a value
 
 
@@ -97,7 +116,52 @@ class Places:
             name = self._name(attribute, value)
             place = self.places[attribute].setdefault(name, Place())
             place.fold(unit)
-            self._compare(attribute, name, place, size)
+            self._compare(attribute, name, place, (self.units, size))
+
+    def fold_many(self, labels: Labels, units: Floats) -> None:
+        """Add many units, shape (n, len(FIELDS)), under the labels of each, as one by one."""
+        for attribute, values in labels.items():
+            told = [place for place, value in enumerate(values) if value is not None]
+            if told:
+                self._fold_attribute(attribute, [str(values[place]) for place in told], np.array(told), units)
+        self.units += len(units)
+
+    def _fold_attribute(self, attribute: str, values: Sequence[str], told: Ints, units: Floats) -> None:
+        """Add the units `told`, whose values are `values`; a value that may oust another ends a stretch."""
+        known, start = self.places.setdefault(attribute, {}), 0
+        names: list[str] = []
+        for place, value in enumerate(values):
+            if value not in known and (len(known) < VALUES or attribute in PASSING):
+                self._fold_stretch(attribute, names, told[start:place], units)
+                names, start = [], place
+                known[self._name(attribute, value)] = Place()
+            names.append(value if value in known else "other")
+        self._fold_stretch(attribute, names, told[start:], units)
+
+    def _fold_stretch(self, attribute: str, names: Sequence[str], told: Ints, units: Floats) -> None:
+        """Add units that are followed as `names`."""
+        if not names:
+            return
+        number = {name: i for i, name in enumerate(dict.fromkeys(names))}
+        held = [self.places[attribute].setdefault(name, Place()) for name in number]
+        code = np.array([number[name] for name in names])
+        for i, place in enumerate(held):
+            place.fold_many(units[told[code == i]])
+        sizes = units[told, FIELDS["unit_abs"]]
+        self._compare(attribute, names[0], held[0], (self.units + 1 + int(told[0]), float(sizes[0])))
+        self._compare_rest(attribute, held, (names, code, self.units + 1 + told, sizes))
+
+    def _compare_rest(self, attribute: str, held: Sequence[Place], stretch: "_Stretch") -> None:
+        """Bet at each change of value, against the unit just before: no unit of the value met it yet."""
+        names, code, numbers, sizes = stretch
+        starts = np.flatnonzero(np.diff(code)) + 1
+        gain, own = sizes[starts] - sizes[starts - 1], code[starts]
+        for i in np.unique(own).tolist():
+            held[i].bets.fold_many(gain[own == i])
+            held[i].compared = int(numbers[starts[own == i][-1] - 1])
+        last = int(starts[-1]) - 1 if starts.size else -1
+        new, old = ((int(numbers[i]), names[i], float(sizes[i])) for i in (-1, last))
+        self.newest[attribute] = (new, old) if starts.size else (new, *self.newest[attribute][1:])
 
     def _name(self, attribute: str, value: str) -> str:
         """What a value is followed as."""
@@ -109,17 +173,18 @@ class Places:
         del known[next(iter(known))]
         return value
 
-    def _compare(self, attribute: str, name: str, place: Place, size: float) -> None:
+    def _compare(self, attribute: str, name: str, place: Place, told: tuple[int, float]) -> None:
         """Bet on a sequence against the newest one of another value that this value did not meet yet."""
+        number, size = told
         newest = self.newest.get(attribute, ())
         other = next((n for n in newest if n[1] != name), None)
         if other is None:
-            self.newest[attribute] = ((self.units, name, size),)
+            self.newest[attribute] = ((number, name, size),)
             return
         if other[0] > place.compared:
             place.bets.fold(size - other[2])
             place.compared = other[0]
-        self.newest[attribute] = ((self.units, name, size), other)
+        self.newest[attribute] = ((number, name, size), other)
 
     def worst(self) -> Worst | None:
         """The place that drifts most, by clear evidence and not by little; None if none does."""
@@ -159,14 +224,18 @@ class Places:
 
 def labels_at(pair: PairedTrace) -> dict[str, str]:
     """What a pair says of itself, in few values: its attributes, its weights version, its lag."""
-    labels = {name: value for name, value in pair.attributes.items() if name in FOLLOWED}
-    if "turn" in labels:
-        labels["turn"] = _few(labels["turn"])
-    if pair.weights_version:
-        labels["weights_version"] = pair.weights_version
-    if pair.lag is not None:
-        labels["weights_lag"] = _few(str(pair.lag))
-    return labels
+    return {name: str(value) for name, (value,) in labels_of([pair]).items()}
+
+
+def labels_of(pairs: Sequence[PairedTrace]) -> dict[str, list[str | None]]:
+    """What pairs say of themselves, label by label; None where one says nothing, no label that none has."""
+    told: dict[str, list[str | None]] = {
+        name: [pair.attributes.get(name) for pair in pairs] for name in FOLLOWED
+    }
+    told["turn"] = [value if value is None else _few(value) for value in told["turn"]]
+    told["weights_version"] = [pair.weights_version or None for pair in pairs]
+    told["weights_lag"] = [None if pair.lag is None else _few(str(pair.lag)) for pair in pairs]
+    return {name: values for name, values in told.items() if any(v is not None for v in values)}
 
 
 def _few(number: str) -> str:

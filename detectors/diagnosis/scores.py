@@ -16,11 +16,12 @@ from paritas.records import LogprobSemantics, Sampling
 __all__ = ["SCORES", "is_told", "scores_of"]
 
 NAN = float("nan")
+OTHER_LAWS = {Cause.TEMPERATURE: "temperature", Cause.SUPPORT: "support"}
 
 
 def scores_of(scene: Scene) -> dict[Cause, float]:
-    """Return the score of every cause, between 0 and 1."""
-    return {cause: float(score(scene)) for cause, score in SCORES.items()}
+    """Return the score of every cause, between 0 and 1; 1 where it was told."""
+    return {cause: 1.0 if is_told(scene, cause) else float(score(scene)) for cause, score in SCORES.items()}
 
 
 def is_told(scene: Scene, cause: Cause) -> bool:
@@ -31,7 +32,9 @@ def is_told(scene: Scene, cause: Cause) -> bool:
         case Cause.WRONG_LAW:
             return _says_raw(scene)
         case Cause.STALE:
-            return scene.lag > 0
+            return scene.lag > 0 or scene.digests > 0
+        case Cause.TEMPERATURE | Cause.SUPPORT:
+            return scene.other_law == OTHER_LAWS[cause]
         case Cause.BROKEN:
             return _broken(scene) > 0
         case _:
@@ -59,8 +62,26 @@ def _temperature(scene: Scene) -> float:
     """Likely tokens move one way and unlikely ones the other; or the log is scaled, and no sampling law."""
     f = scene.features
     scaled = ramp(abs(f.slope - 1.0), 0.04, 0.08) * ramp(abs(f.mean_ratio_z), 6.0, 10.0)
-    apart = max(ramp(f.opposed, 0.25, 0.4), ramp(f.opposed, 0.1, 0.2) * _foreign(scene))
+    suspected = max(_foreign(scene), float(_declares_temperature(scene)))
+    apart = max(ramp(f.opposed, 0.25, 0.4), ramp(f.opposed, 0.1, 0.2) * suspected)
     return max(apart, scaled * _foreign(scene)) * _not(_shift(scene))
+
+
+def _declares_temperature(scene: Scene) -> bool:
+    """Whether a side says that it samples or scores at a temperature, and the other does not say the same."""
+    told = [s.temperature for s in (scene.inference, scene.train)]
+    return told[0] != told[1] and any(t not in (None, 1.0) for t in told)
+
+
+def _declares_cut(scene: Scene) -> bool:
+    """Whether the sampler says that it truncates, and the trainer does not say the same."""
+    return _cut(scene.inference) not in (_cut(Sampling()), _cut(scene.train))
+
+
+def _cut(sampling: Sampling) -> tuple[float, int, float]:
+    """What truncation keeps, in canonical form."""
+    top_p = 1.0 if sampling.top_p is None else sampling.top_p
+    return top_p, max(sampling.top_k or 0, 0), sampling.min_p or 0.0
 
 
 def _foreign(scene: Scene) -> float:
@@ -77,11 +98,10 @@ def _support(scene: Scene) -> float:
     if not f.mean < 0.0:  # kernels that agree in every bit are not above each other either
         return 0.0
     missing = (1.0 - f.mean_ratio) / f.mean_abs
-    return (
-        ramp(f.share_not_above, 0.62, 0.72)
-        * ramp(missing, 0.35, 0.5)
-        * _not(_shift(scene), _temperature(scene))
-    )
+    one_sided = ramp(f.share_not_above, 0.62, 0.72)
+    if _declares_cut(scene):
+        one_sided = ramp(f.share_not_above, 0.56, 0.62)
+    return one_sided * ramp(missing, 0.35, 0.5) * _not(_shift(scene), _temperature(scene))
 
 
 def _wrong_law(scene: Scene) -> float:
@@ -94,9 +114,7 @@ def _wrong_law(scene: Scene) -> float:
 def _processes(sampling: Sampling) -> bool:
     """Whether the declared sampling changes the law the token is drawn from."""
     scaled = sampling.temperature not in (None, 1.0)
-    cut = sampling.top_p is not None and sampling.top_p < 1.0
-    top_k = sampling.top_k is not None and sampling.top_k > 0
-    return scaled or cut or top_k or bool(sampling.min_p) or bool(sampling.processors)
+    return scaled or _cut(sampling) != _cut(Sampling()) or bool(sampling.processors)
 
 
 def _broken(scene: Scene) -> float:
@@ -116,7 +134,7 @@ def _ending(scene: Scene) -> float:
     return (
         scene.drift_clause
         * ramp(f.last_growth, 2.5, 4.0)
-        * ramp(f.last_log10_e, 0.5, 1.5)
+        * ramp(f.last_log10_e, 1.0, 2.0)
         * _not(_defined(scene))
     )
 
@@ -125,16 +143,30 @@ def _context(scene: Scene) -> float:
     """The first tokens drift most, and some sequences much more than others (a coarse prefill is even)."""
     f = scene.features
     uneven = max(ramp(f.clustering, 0.12, 0.16), ramp(f.dispersion, 0.3, 0.4))
-    first = ramp(f.position_fall, 1.75, 2.0) * ramp(f.early_log10_e, 1.3, 2.3)
+    first = ramp(f.position_fall, 1.9, 2.4) * ramp(f.early_log10_e, 1.3, 2.3)
     others = (_defined(scene), _ending(scene), _learned(scene), _cached(scene))
     return scene.drift_clause * first * uneven * _not(*others)
 
 
 def _position(scene: Scene) -> float:
-    """Later tokens drift more, beyond what chance makes of it."""
+    """Later tokens drift more, beyond what chance and a few tokens that jump make of it."""
     f = scene.features
-    grows = ramp(f.position_growth, 1.25, 1.5) * max(ramp(f.lean_z, 2.2, 3.2), ramp(f.late_log10_e, 1.0, 2.0))
+    leans = max(ramp(f.lean_z, 2.0, 2.8) * _not(_jumps(scene)), ramp(f.lean_z, 3.5, 5.0))
+    grows = ramp(f.position_growth, 1.25, 1.5) * max(leans, ramp(f.late_log10_e, 1.0, 2.0))
+    grows = max(grows, 0.9 * _grows_slightly(scene))
     return scene.drift_clause * grows * _not(_defined(scene), _ending(scene), _learned(scene))
+
+
+def _grows_slightly(scene: Scene) -> float:
+    """Later tokens drift a little more, by clear evidence, and it does not look like rounding.
+
+    Rounding may grow by a tenth along a response by nature (llama.cpp's does), with a kurtosis of 6.
+    """
+    f = scene.features
+    odd = ramp(f.kurtosis, 14.0, 19.0) * ramp(f.clustering, 0.1, 0.125)
+    return (
+        ramp(f.position_growth, 1.03, 1.08) * ramp(f.late_log10_e, 1.5, 2.5) * ramp(f.lean_z, 1.5, 2.5) * odd
+    )
 
 
 def _clear_place(scene: Scene, attribute: str) -> float:
@@ -176,18 +208,32 @@ def _stale(scene: Scene) -> float:
     f = scene.features
     if scene.lag > 0:
         return 1.0
-    stretches = ramp(f.clustering, 0.18, 0.25) * ramp(f.tail, 12.0, 16.0)
+    stretches = max(
+        ramp(f.clustering, 0.23, 0.28) * ramp(f.tail, 12.0, 16.0),
+        ramp(f.clustering, 0.18, 0.25) * ramp(f.tail, 22.0, 29.0),
+    )
     waves = ramp(scene.sawtooth, CLEAR, CLEAR + 1.0)
-    content = ramp(f.dispersion, 0.3, 0.42) * ramp(f.clustering, 0.07, 0.11)
-    looks = max(_learned(scene), 0.9 * stretches, 0.85 * content, waves)
+    looks = max(_learned(scene), 0.9 * stretches, 0.9 * _content(scene), waves)
     shaped = (_defined(scene), _ending(scene), _context(scene), _position(scene))
     return looks * _not(*shaped, _prefix_cache(scene), _adapter(scene))
+
+
+def _content(scene: Scene) -> float:
+    """Drift depends on what a sequence is about, most at its first tokens, and no few tokens carry it.
+
+    Recorded: first/rest 1.4 to 1.7 and dispersion .65 to .75 where weights moved; coarse kernels have one
+    of the two.
+    """
+    f = scene.features
+    first = min(max(f.position_fall - 1.0, 0.0), 0.5) if isfinite(f.position_fall) else 0.0
+    depends = ramp(f.dispersion + 0.5 * first, 0.36, 0.46) * ramp(24.0 - f.tail, 0.0, 7.0)
+    return max(depends, ramp(f.dispersion, 0.5, 0.6)) * ramp(f.clustering, 0.09, 0.125)
 
 
 def _jumps(scene: Scene) -> float:
     """A few tokens carry the drift, and they do not stand together."""
     f = scene.features
-    few = max(ramp(f.tail, 12.0, 16.0), ramp(f.kurtosis, 25.0, 40.0))
+    few = max(ramp(f.tail, 13.0, 17.0), ramp(f.kurtosis, 25.0, 40.0))
     return few * ramp(0.13 - f.clustering, 0.0, 0.04)
 
 
@@ -195,9 +241,13 @@ def _rounds(scene: Scene) -> float:
     """Two-sided, in place, evenly spread, without a few tokens carrying it."""
     f = scene.features
     two_sided = ramp(0.8 - abs(f.share_not_above - 0.5), 0.5, 0.62)
-    light = ramp(15.0 - f.tail, 0.0, 3.0) * ramp(24.0 - f.kurtosis, 0.0, 8.0)
-    even = ramp(0.185 - f.clustering, 0.0, 0.04) * ramp(0.36 - f.dispersion, 0.0, 0.06)
-    return two_sided * light * even * ramp(f.correlation, 0.6, 0.75)
+    light = ramp(16.5 - f.tail, 0.0, 3.0) * ramp(24.0 - f.kurtosis, 0.0, 8.0)
+    most = 0.185 + 0.05 * ramp(
+        10.5 - f.tail, 0.0, 1.5
+    )  # of e4m3 in few sequences: .17 to .22, and a tail of 9
+    even = ramp(most - f.clustering, 0.0, 0.04) * ramp(0.36 - f.dispersion, 0.0, 0.06)
+    unscaled = ramp(0.25 - f.opposed, 0.0, 0.1) if isfinite(f.opposed) else 1.0
+    return two_sided * light * even * unscaled * ramp(f.correlation, 0.6, 0.75)
 
 
 def _routing(scene: Scene) -> float:

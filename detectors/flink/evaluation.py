@@ -72,7 +72,7 @@ class OrderedEvaluation:
 
     def _judge(self, event: Arrived) -> Iterator[Escalation]:
         self._log_ns = max(self._log_ns, event.log_ns)
-        yield from self.detector.follow(event.takens, self._log_ns, gaps=event.gaps)
+        yield from self.detector.follow(event.takens, self._log_ns, gaps=event.gaps, agent=event.agent)
 
 
 def verdict_line(contract_digest: str, verdicts: Sequence[Verdict]) -> str:

@@ -41,6 +41,8 @@ class Arrived:
         One a trace, in order.
     gaps : tuple of Gap
         What the record says is lost.
+    agent : str
+        Who wrote it; empty for nobody.
     """
 
     log_ns: int
@@ -48,6 +50,7 @@ class Arrived:
     offset: int
     takens: tuple[Taken, ...]
     gaps: tuple[Gap, ...] = ()
+    agent: str = ""
 
     @property
     def place(self) -> tuple[int, int, int]:

@@ -37,9 +37,10 @@ class KeyedPairing:
         for _ in self._matcher.expire(arrival.log_ns):
             continue
         takens = tuple(self._matcher.take(trace, arrival.log_ns) for trace in held.traces)
-        if not takens and not held.gaps:
+        agent = arrival.origin[0] if arrival.origin else ""
+        if not takens and not held.gaps and not agent:
             return None
-        return Arrived(arrival.log_ns, arrival.partition, arrival.offset, takens, held.gaps)
+        return Arrived(arrival.log_ns, arrival.partition, arrival.offset, takens, held.gaps, agent)
 
     def _is_repeat(self, origin: tuple[str, ...]) -> bool:
         if not origin:

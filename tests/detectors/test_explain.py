@@ -121,6 +121,43 @@ def test_weights_that_lag_explain_too():
     assert places(found) == [("stale_weights", "all")]
 
 
+@pytest.mark.parametrize(
+    ("reason", "facts", "cause"),
+    [
+        ("weights_mismatch", {"lag": 0.0, "digest": "differs"}, "stale_weights"),
+        ("semantics_mismatch", {"law": "temperature"}, "temperature_mismatch"),
+        ("semantics_mismatch", {"law": "support"}, "support_mismatch"),
+    ],
+)
+def test_what_refused_sequences_said_of_themselves_explains_their_loss(reason, facts, cause):
+    refused = [lost(reason, f"s{i}", facts=facts) for i in range(40)]
+    found = explained(contract(clause("pairing_rate", at_least=0.99)), refused)
+    assert [(f.cause, f.confidence) for f in found] == [(cause, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("reason", "facts"),
+    [
+        ("weights_mismatch", {"lag": 2.0}),
+        ("weights_mismatch", {"lag": 0.0, "digest": "differs"}),
+        ("semantics_mismatch", {"law": "temperature"}),
+        ("token_mismatch", {"shift": 1.0}),
+    ],
+)
+def test_a_few_refused_sequences_do_not_explain_the_drift_of_the_others(reason, facts):
+    """A request that was under way at an update is refused for its lag; it made no pair drift."""
+    outcomes = [*(lost(reason, f"s{i}", facts=facts) for i in range(2)), *drawn(case("coarse", seed=5))]
+    found = explained(contract(clause("tv", 0.01), clause("pairing_rate", at_least=0.9)), outcomes)
+    assert places(found) == [("precision_noise", "all")]
+
+
+def test_in_what_the_kernels_say_that_they_differ_is_told():
+    served = KernelIdentity(Role.INFERENCE, dtype="bfloat16", quantization="fp8")
+    coarse = [paired(replace(o.pair, inference=served)) for o in drawn(case("coarse", seed=5))]
+    facts = explained(contract(clause("tv", 0.01)), coarse)[0].facts
+    assert facts["kernels_differ"] == "quantization fp8/-"
+
+
 def test_a_lag_the_contract_allows_is_no_cause_until_its_clause_is_violated():
     lagging = [paired(replace(one, lag=2)) for one in sequences("healthy", 2)]
     tight = clause("tv", 0.001)

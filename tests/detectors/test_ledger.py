@@ -5,18 +5,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from pair_factory import clause, contract, evaluated, lost, pair, paired
+from pair_factory import EVERYTHING, both, clause, contract, evaluated, lost, pair, paired
 
-from paritas.contracts.model import Budget, Compare, Family
+from paritas.contracts.model import Budget, Compare, Family, Slice, Stage
+from paritas.detectors.evaluate import Evaluator
 from paritas.detectors.ledger import (
     Assumption,
     Standing,
-    Witness,
     is_certificate,
     ledger_of,
     ledgers,
 )
+from paritas.detectors.pipeline import Detector
+from paritas.detectors.snapshot import dump, load
 from paritas.detectors.verdicts import verdicts
+from paritas.detectors.witness import Witness, WitnessBook
 from paritas.records import PairReason, Reason, Sampling, State
 
 BIAS = clause("gradient_bias", 0.5, Family.STATISTICAL, cap=2.0)
@@ -227,11 +230,84 @@ def test_a_witness_is_small_and_does_not_depend_on_how_outcomes_are_cut():
 
 
 def test_nothing_paired_checks_nothing():
-    told = ledger_of(BIAS, contract(BIAS), Witness(), reasons={})
+    told = ledger_of(BIAS, contract(BIAS), Witness())
     assert {e.standing for e in told.entries} == {U}
     assert told.failed == ()
 
 
 def test_a_contract_without_certificates_costs_nothing():
     evaluator = evaluated(contract(clause("tv", 0.5)), healthy(10))
-    assert evaluator.witness == Witness()
+    assert evaluator.witnesses == WitnessBook(frozenset())
+
+
+# ---- slices
+
+BY_REPLICA = Slice("replica", by=("replica",), at_most=8)
+SLICED = contract(BIAS, slices=(EVERYTHING, BY_REPLICA))
+BROKEN = {
+    Assumption.SUPPORT: healthy(seed=1, sampling=CUT, attributes=lambda _: {"replica": "r2"}),
+    Assumption.EQUAL_WEIGHTS: healthy(seed=1, lag=3, attributes=lambda _: {"replica": "r2"}),
+    Assumption.INDEPENDENT_UNITS: healthy(
+        seed=1, group=lambda i: f"h-{i // 4}", attributes=lambda _: {"replica": "r2"}
+    ),
+    Assumption.EQUAL_TOKENS: [
+        *healthy(seed=1, attributes=lambda _: {"replica": "r2"}),
+        *(lost(PairReason.LENGTH_MISMATCH, f"x-{i}", attributes={"replica": "r2"}) for i in range(40)),
+    ],
+}
+
+
+@pytest.mark.parametrize("assumption", BROKEN)
+def test_a_premise_that_fails_in_one_slice_withdraws_the_certificate_of_that_slice_only(assumption):
+    sound = healthy(2000, attributes=lambda _: {"replica": "r1"})
+    evaluator = evaluated(SLICED, [*sound, *BROKEN[assumption]])
+    found = {v.slice: v for v in verdicts(evaluator)}
+    told = ledgers(evaluator, tuple(found.values()))
+    failed = {name: [e.assumption for e in told[BIAS.id, name].failed] for name in found}
+    assert failed == {"all": [assumption], "replica=r1": [], "replica=r2": [assumption]}
+    assert found["replica=r1"].state is State.CONFORMING
+    assert {found[name].reason for name in ("all", "replica=r2")} == {Reason.ASSUMPTION_FAILED}
+
+
+def test_a_premise_that_fails_in_a_small_slice_leaves_the_whole_certified():
+    sound = healthy(1000, attributes=lambda _: {"replica": "r1"})
+    few = healthy(4, seed=2, lag=1, attributes=lambda _: {"replica": "r2"}, group=lambda i: f"h-{i}")
+    evaluator = evaluated(SLICED, [*sound, *few])
+    found = verdicts(evaluator)
+    told = ledgers(evaluator, found)
+    assert told[BIAS.id, "all"].failed == ()
+    assert [e.detail for e in told[BIAS.id, "replica=r2"].failed] == [
+        "4 of 4 sequences up to 1 versions apart"
+    ]
+    assert {v.slice: v.state for v in found}["all"] is State.CONFORMING
+
+
+def test_only_slices_that_a_certificate_binds_have_a_witness():
+    narrow = replace(BIAS, slices=("replica",))
+    outcomes = healthy(5, attributes=lambda _: {"replica": "r1"})
+    evaluator = evaluated(contract(narrow, RATIO, slices=(EVERYTHING, BY_REPLICA)), outcomes)
+    assert list(evaluator.witnesses.witnesses) == ["replica=r1"]
+    assert evaluator.witnesses.of("replica=r9") == Witness()
+    assert len(evaluator.witnesses.witnesses) == 1
+
+
+def test_witnesses_of_slices_do_not_depend_on_cuts():
+    outcomes = healthy(
+        120, group=lambda i: f"g-{i // 3}", attributes=lambda i: {"reward": str(i), "replica": f"r{i % 2}"}
+    )
+    whole, parts = evaluated(SLICED, outcomes), Evaluator(SLICED, stage=Stage.FULL, recover=False)
+    for start in range(0, 120, 7):
+        assert list(parts.observe(outcomes[start : start + 7])) == []
+    assert whole.witnesses == parts.witnesses
+
+
+def test_witnesses_outlive_a_restart():
+    detector = Detector(SLICED)
+    traces = [
+        t for i in range(6) for t in both(f"s-{i}", attributes={"replica": f"r{i % 2}"}, group_id=f"g-{i}")
+    ]
+    list(detector.process(traces, 1))
+    list(detector.flush(2))
+    assert detector.evaluator.witnesses.of("replica=r1").pairs == 3
+    again = load(dump(detector), contract_digest=SLICED.digest)
+    assert again.evaluator.witnesses == detector.evaluator.witnesses

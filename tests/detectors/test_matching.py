@@ -131,7 +131,26 @@ def test_which_semantics_agree(a, b, agree):
     assert (got.reason is PairReason.PAIRED) is agree
     if not agree:
         assert got.reason is PairReason.SEMANTICS_MISMATCH
+        assert got.facts["law"] in ("temperature", "support", "processors")
         assert got.detail == f"inference {a.semantics.value}, train {b.semantics.value}"
+
+
+@pytest.mark.parametrize(
+    ("change", "law"),
+    [
+        ({"temperature": 0.7, "top_p": 0.9}, "temperature"),
+        ({"top_p": 0.9, "processors": "abc"}, "support"),
+        ({"top_k": 20}, "support"),
+        ({"min_p": 0.1}, "support"),
+        ({"processors": "abc"}, "processors"),
+    ],
+    ids=str,
+)
+def test_the_first_thing_in_which_two_laws_differ_is_a_fact(change, law):
+    inference, train = both()
+    inference = replace(inference, sampling=Sampling(**change, semantics=LogprobSemantics.PROCESSED))
+    train = replace(train, sampling=replace(PROCESSED, temperature=1.0, top_p=1.0))
+    assert match(inference, train, Compare()).facts == {"law": law}
 
 
 def test_unequal_lengths_do_not_pair():

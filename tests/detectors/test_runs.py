@@ -12,6 +12,7 @@ from paritas.detectors.bank import Bank
 from paritas.detectors.bets import Bets
 from paritas.detectors.rows import make_row
 from paritas.detectors.runs import SliceRun, fold_alone, fold_run
+from paritas.detectors.sequential import CEILING
 from paritas.detectors.table import Table
 
 CLAUSES = (
@@ -118,6 +119,17 @@ def test_an_incident_and_its_end_are_the_same_together(recover):
     assert fold_together(together, stream, 0, 3600) == changes
     assert image(together) == image(alone)
     assert alone.violated.any() == (not recover)
+
+
+def test_wealth_at_its_ceiling_is_the_same_together():
+    stream, alone, together = Stream(2, 60, 0.3), bank_of(recover=False), bank_of(recover=False)
+    for bank in (alone, together):
+        bank.violated[:], bank.alarm[:] = True, CEILING / 2.0
+    for i in range(60):
+        stream.fold_one(alone, i)
+    assert fold_together(together, stream, 0, 60) == 0
+    assert image(together) == image(alone)
+    assert alone.alarm.max() == CEILING
 
 
 def test_a_run_that_changes_a_state_folds_nothing():

@@ -15,6 +15,7 @@ from paritas.detectors.evidence import PairBatch
 from paritas.detectors.objectives import OBJECTIVE_VALUES
 from paritas.detectors.pairing import match
 from paritas.detectors.statistics import UNIT_VALUES, gradient_bias, token_bets, unit_values
+from paritas.detectors.timing_shapes import SHAPES
 from paritas.records import LogprobSemantics, TokenStatus
 
 
@@ -123,7 +124,9 @@ def kept_of(batch, mask, i):
 
 
 def test_the_names_are_those_of_the_catalogue():
-    assert {*UNIT_VALUES, "pairing_rate", "kernel_identity", "silence"} == set(CATALOGUE)
+    assert {*UNIT_VALUES, "pairing_rate", "kernel_identity", "silence", "agent_silence", *SHAPES} == set(
+        CATALOGUE
+    )
     assert set(DIRECT) | set(OBJECTIVE_VALUES) == set(UNIT_VALUES)  # test_objectives.py has the others
 
 

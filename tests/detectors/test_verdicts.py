@@ -369,4 +369,9 @@ def test_every_state_and_reason_that_a_row_can_have_is_in_the_table():
     assert {state for state, _ in told} == {s.value for s in State}
     elsewhere = {Reason.DIFFERS, Reason.COVERAGE, Reason.GAP, Reason.NOT_APPLICABLE, Reason.CERTIFICATE_LOST}
     elsewhere.add(Reason.ASSUMPTION_FAILED)  # test_ledger.py
+    elsewhere |= {
+        Reason.LEARNING,
+        Reason.SHAPE,
+        Reason.BETWEEN_BOUNDS,
+    }  # test_timing_shapes.py, test_timing_points.py
     assert {reason for _, reason in told} == {r.value for r in Reason if r not in elsewhere}

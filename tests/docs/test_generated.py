@@ -12,6 +12,7 @@ import yaml
 from dump_lines import shared_data
 
 from paritas.commands.agent_config import load_agent_config
+from paritas.commands.notify_file import read_plan
 from paritas.contracts.lint import Lint
 from paritas.contracts.load import load_text
 from paritas.detectors.diagnosis import Cause
@@ -58,10 +59,21 @@ def test_a_stale_page_is_named_and_mended(tmp_path):
     assert check("--check", page) == (0, "")
 
 
+# Their blocks are files of another kind: read below, or in the tests of that file.
+OTHER_FILES = {"agent", "notifications", "routing"}
+
+
+def test_the_receivers_shown_load(tmp_path):
+    (shown,) = YAML.findall((DOCS / "notifications.md").read_text("utf-8"))
+    (tmp_path / "slack-url").write_text("https://hooks.example/T0")
+    plan = read_plan(shown.replace("/run/secrets", str(tmp_path)).encode(), "notify.yaml")
+    assert [receiver.name for receiver in plan.receivers] == ["team", "pager", "alertmanager"]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_contract_and_every_fragment_loads(page):
     for number, text in enumerate(YAML.findall(page.read_text("utf-8"))):
-        if page.stem != "agent":  # whose blocks are configurations of the agent, see below
+        if page.stem not in OTHER_FILES:
             load_text(text if "apiVersion" in text else wrapped(text), f"{page.name} block {number + 1}")
 
 

@@ -39,7 +39,9 @@ class Reason(StrEnum):
     MATCHED = "matched"  # observed identity equals the declared one
     DIFFERS = "differs"  # observed identity differs from the declared one
     NEEDS_MORE_UNITS = "needs_more_units"
-    BETWEEN_BOUNDS = "between_bounds"  # the limit lies inside a histogram's bucket: more units cannot decide it
+    BETWEEN_BOUNDS = (
+        "between_bounds"  # the limit lies inside a histogram's bucket: more units cannot decide it
+    )
     CERTIFICATE_LOST = (
         "certificate_lost"  # a derived limit is exceeded: it proves nothing any more, and breaks nothing
     )

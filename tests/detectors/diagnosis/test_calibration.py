@@ -7,19 +7,21 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from cause_scenes import case
 
 from paritas.detectors.diagnosis import Cause
 from paritas.detectors.diagnosis.calibration import EDGES, RIGHT, confidence
 from paritas.detectors.diagnosis.causes import MIN_CONFIDENCE
+from paritas.detectors.diagnosis.faults import FAULTS
 from paritas.detectors.diagnosis.scores import SCORES
 
-SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks/diagnosis_accuracy.py"
+FOLDER = Path(__file__).resolve().parents[3] / "benchmarks"
 
 
 @cache
-def script():
-    """Return the benchmark as a module."""
-    spec = importlib.util.spec_from_file_location("benchmark_diagnosis_accuracy", SCRIPT)
+def script(name="diagnosis_accuracy"):
+    """Return the benchmark, or its figures, as a module."""
+    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", FOLDER / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -52,7 +54,7 @@ def test_pooled_shares_never_fall():
 
 @cache
 def measured():
-    return script().measure(300, count=60)
+    return script().measure(209, count=60)
 
 
 def test_most_names_are_right_where_there_is_an_alarm():
@@ -61,11 +63,12 @@ def test_most_names_are_right_where_there_is_an_alarm():
     assert told["alarmed"] >= 40
     assert told["top1"] >= 0.9
     assert told["wrong_name"] <= 0.1
+    assert told["below"] == 0
 
 
 def test_a_summary_counts_what_it_was_given():
     def row(truth, named, confidence=0.95, **more):
-        known = {"alarm": True, "place": "", "fault": "f", "share": "all", "kernel": "bf16"}
+        known = {"alarm": True, "place": "", "fault": "f", "share": "all", "kernel": "bf16", "level": "mild"}
         return {**known, "truth": truth, "named": named, "confidence": confidence, "located": False, **more}
 
     rows = [
@@ -83,6 +86,43 @@ def test_a_summary_counts_what_it_was_given():
         (0.7, 1, 0.0),
         (0.95, 2, 1.0),
     ]
+    assert told["calibration_error"] == pytest.approx((0.7 + 2 * 0.05) / 3)
+    assert told["below"] == 0
+    assert told["by_severity"] == {"mild": [0.5, 4]}
+    assert told["misses"] == [
+        ["f", "mild", "bf16", "all", "shift", 1],
+        ["f", "mild", "bf16", "all", "unknown", 1],
+    ]
+
+
+def test_the_seeds_that_are_held_out_are_no_others():
+    module = script()
+    developed = set(range(201, 210))
+    assert module.HELD_OUT not in developed | set(module.TRAINING)
+    assert developed.isdisjoint(module.TRAINING)
+
+
+def test_how_bad_a_case_is_has_a_name():
+    made = [case("warm_sampler", severity) for severity in FAULTS["warm_sampler"].severities]
+    assert [script().level(one) for one in made] == ["mild", "mild", "middle", "middle", "bad"]
+
+
+def test_a_run_goes_on_from_the_rows_it_kept(tmp_path):
+    kept = tmp_path / "rows.jsonl"
+    whole = list(script().measure_drawn(209, 6))
+    assert list(script().measure_drawn(209, 6, kept)) == whole
+    lines = kept.read_text().splitlines()
+    assert len(lines) == 6
+    kept.write_text("".join(line + "\n" for line in lines[:4]))
+    assert list(script().measure_drawn(209, 6, kept)) == whole
+    assert kept.read_text().splitlines() == lines
+
+
+def test_the_figures_are_written(tmp_path):
+    pytest.importorskip("matplotlib")
+    script("diagnosis_figures").draw(measured()["drawn"], tmp_path / "new")
+    for name in ("confusion", "reliability"):
+        assert (tmp_path / "new" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]], ids=["text", "json"])

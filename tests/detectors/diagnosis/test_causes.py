@@ -26,6 +26,7 @@ from paritas.records import LogprobSemantics, Sampling
 ROOT = Path(__file__).resolve().parents[3]
 RAW_WARM = Sampling(0.6, 1.0, semantics=LogprobSemantics.RAW)
 HEALTHY = case("healthy")
+NO_NEIGHBOURS = {Cause.UNKNOWN}
 
 
 def ids(one):
@@ -110,6 +111,55 @@ def test_whatever_changes_the_law_makes_a_raw_log_wrong(changes):
 def test_a_weights_lag_is_a_fact():
     told = first(scene(lag=3))
     assert (told.cause, told.confidence, told.facts["weights_lag"]) == ("stale_weights", 1.0, 3.0)
+
+
+def test_the_same_version_with_other_digests_is_a_fact():
+    told = first(scene(digests=2))
+    assert (told.cause, told.confidence, told.facts["other_digests"]) == ("stale_weights", 1.0, 2.0)
+    assert "weights_lag" not in told.facts
+
+
+@pytest.mark.parametrize(
+    ("law", "cause"), [("temperature", "temperature_mismatch"), ("support", "support_mismatch")]
+)
+def test_declared_laws_that_differ_are_a_fact(law, cause):
+    told = first(scene(other_law=law, drift_clause=False))
+    assert (told.cause, told.confidence, told.facts["laws_differ_in"]) == (cause, 1.0, law)
+
+
+def test_laws_that_differ_in_a_processor_are_on_no_list():
+    assert first(scene(other_law="processors", drift_clause=False)).cause == "unknown"
+
+
+def test_a_declared_temperature_lets_less_be_seen_as_one():
+    """What is no evidence where nobody samples at a temperature is some where one side says so."""
+    slight = replace(seen(HEALTHY), opposed=0.2)
+    warm = Sampling(0.7, semantics=LogprobSemantics.PROCESSED)
+
+    def score(inference, train):
+        return scores_of(Scene(slight, inference=inference, train=train))[Cause.TEMPERATURE]
+
+    assert score(Sampling(), Sampling()) == score(Sampling(1.0), Sampling()) == 0.0
+    assert score(warm, Sampling()) == score(Sampling(1.0), warm) == 1.0
+    assert score(warm, warm) == 0.0  # both score at it: no mismatch
+
+
+def test_a_declared_truncation_lets_less_be_seen_as_one():
+    slight = replace(seen(HEALTHY), share_not_above=0.62, mean=-0.03, mean_ratio=0.97, mean_abs=0.03)
+
+    def score(inference, train):
+        return scores_of(Scene(slight, inference=inference, train=train))[Cause.SUPPORT]
+
+    assert score(Sampling(), Sampling()) == score(Sampling(0.7, 1.0, -1, 0.0), Sampling()) == 0.0
+    for cut in ({"top_p": 0.9}, {"top_k": 20}, {"min_p": 0.1}):
+        assert score(Sampling(**cut), Sampling()) == 1.0
+        assert score(Sampling(**cut), Sampling(**cut)) == 0.0
+
+
+def test_in_what_the_kernels_differ_is_told_beside_causes_that_may_come_from_it():
+    assert first(scene(kernels="dtype bfloat16/float32")).facts["kernels_differ"] == "dtype bfloat16/float32"
+    assert "kernels_differ" not in first(scene()).facts
+    assert "kernels_differ" not in first(scene(lag=1, kernels="dtype bfloat16/float32")).facts
 
 
 def test_violated_clauses_prove_what_the_features_only_hint_at():
@@ -212,8 +262,12 @@ def test_every_cause_has_a_page_and_every_page_a_cause():
 
 
 def test_a_page_has_what_a_person_looks_for():
+    no_reports = {Cause.ISOLATED, Cause.UNKNOWN}  # where a cause shows, and none
     for cause in Cause:
         text = (ROOT / page_of(cause)).read_text("utf-8")
+        neighbours = text.partition("## Confused with")[2]
+        assert any(f"`{other.value}`" in neighbours for other in Cause) or cause in NO_NEIGHBOURS, cause
+        assert "](https://github.com/" in text or cause in no_reports, f"{cause.value}: no public report"
         assert text.startswith(f"# {cause.value}\n")
         for part in ("## How it looks", "## Usual reasons", "## What to do first", "## Confused with"):
             assert part in text, f"{cause.value}: {part}"

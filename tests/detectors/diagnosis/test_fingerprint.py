@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from pair_factory import SEEDS, pair, ragged_pairs
 
 from paritas.detectors.diagnosis import FIELDS, Fingerprint, Recent, fingerprints
-from paritas.detectors.diagnosis.fingerprint import BANDS, BETS, EDGES, HISTOGRAM, NEAR, PARTS, _level
+from paritas.detectors.diagnosis.bins import BANDS, EDGES, HISTOGRAM, NEAR, _level
+from paritas.detectors.diagnosis.fingerprint import BETS, PARTS
 from paritas.detectors.evidence import PairBatch
 from paritas.records import TokenStatus
 

@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from pair_factory import SEEDS, pair
 
 from paritas.detectors.diagnosis import Whereabouts, fingerprints
-from paritas.detectors.diagnosis.places import FEW, VALUES, Places, labels_at
+from paritas.detectors.diagnosis.places import FEW, VALUES, Places, labels_at, labels_of
 from paritas.detectors.evidence import PairBatch
 
 
@@ -156,3 +157,49 @@ def test_slices_that_are_a_place_follow_none():
 
 def test_sequences_without_tokens_are_in_no_place():
     assert folded([pair([], attributes={"replica": "r"})]).places == Places()
+
+
+def state_of(whereabouts):
+    """Everything that is remembered, exactly; the order of labels does not count."""
+    places = {
+        name: [(value, p.sums.tobytes(), p.bets, p.units, p.compared) for value, p in known.items()]
+        for name, known in whereabouts.places.places.items()
+    }
+    return places, whereabouts.places.newest, whereabouts.places.units, repr(whereabouts.rhythm)
+
+
+def any_pair(rng, i):
+    """A pair with labels, versions and lags that come, go and are missing; some without tokens."""
+    told = {"replica": f"r{rng.integers(0, 12)}", "turn": str(rng.integers(0, 9)), "unknown": "x"}
+    told |= {"slice": rng.choice(["math", "code", "other"])}
+    size = rng.choice([0.0, 0.05, 0.2])
+    return pair(
+        size * rng.standard_t(4, rng.choice([0, 1, 3])),
+        name=f"s-{i}",
+        attributes={name: value for name, value in told.items() if rng.random() < 0.8},
+        weights_version=rng.choice(
+            ["", *(str(v) for v in range(i // 40, i // 40 + 12))], p=[0.1, *[0.9 / 12] * 12]
+        ),
+        lag=rng.choice([None, 0, 1, 9]),
+    )
+
+
+@settings(max_examples=30)
+@given(SEEDS, st.integers(1, 300), st.lists(st.integers(0, 300), max_size=4), st.booleans())
+def test_many_pairs_at_once_are_remembered_as_one_by_one(seed, n, cuts, is_sticky):
+    rng = np.random.default_rng(seed)
+    pairs = [any_pair(rng, i) for i in range(n)]
+    if is_sticky:  # long stretches of one value
+        pairs = sorted(pairs, key=lambda p: p.attributes.get("replica", ""))
+    units, many = fingerprints(PairBatch.of(pairs)), Whereabouts()
+    edges = [0, *sorted(min(cut, n) for cut in cuts), n]
+    for start, stop in pairwise(edges):
+        some = pairs[start:stop]
+        many.fold_many(labels_of(some), [p.weights_version for p in some], units[start:stop].copy())
+    assert state_of(many) == state_of(folded(pairs))
+
+
+def test_a_slice_by_value_is_itself_a_place_and_follows_none():
+    whereabouts = Whereabouts(is_followed=False)
+    whereabouts.fold_many({"replica": ["a"]}, ["1"], fingerprints(PairBatch.of([pair([0.1])])))
+    assert whereabouts.places.places == {}
