@@ -38,7 +38,7 @@ unit: $(STAMP)  ## tests, doctests and documentation examples, in random order o
 kafka: $(STAMP)  ## a Kafka broker for development (Java and Maven; in the foreground)
 	deploy/kafka/kafka.sh run
 
-parts: $(STAMP)  ## fetch and build the real parts into .cache, once (Kafka, Flink, a collector, Jaeger)
+parts: $(STAMP)  ## fetch and build the real parts into .cache, once (Kafka, Flink, a collector, Jaeger, routers, a Kubernetes API server)
 	@$(BIN)/python tests/system/parts.py
 
 test-system: $(STAMP) parts  ## against real parts; what cannot be had here is skipped and named

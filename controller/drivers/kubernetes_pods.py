@@ -102,14 +102,15 @@ class PodApi:
             await self._session.close()
 
     async def pods(self, target: str) -> tuple[Pod, ...]:
-        """Return the pods of a selector or of a name; not those that are ending or have ended.
+        """Return the pods of a selector (it has ``=`` or ``(``) or of a name; not those that are ending or have ended.
 
         Raises
         ------
         TransientError
             The API server cannot be asked or says no.
         """
-        query = {"labelSelector": target} if "=" in target else {"fieldSelector": f"metadata.name={target}"}
+        selects = "=" in target or "(" in target  # neither can be in a pod's name
+        query = {"labelSelector": target} if selects else {"fieldSelector": f"metadata.name={target}"}
         answer = await self._call("GET", "", params=query)
         try:
             return tuple(self._pod(item) for item in answer["items"] if _may_serve(item))

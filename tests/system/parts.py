@@ -2,7 +2,7 @@
 
 A part that cannot be had here is named with the reason, and its tests are skipped with the same reason.
 
-Run: python tests/system/parts.py [kafka] [flink] [collector] [jaeger] [routers]
+Run: python tests/system/parts.py [kafka] [flink] [collector] [jaeger] [routers] [kubernetes]
 """
 
 import subprocess
@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from system import flink_setup, kafka_broker, otel_parts, routers_setup
+from system import flink_setup, kafka_broker, kubernetes_parts, otel_parts, routers_setup
 
 __all__ = ["main", "why_not"]
 
@@ -22,6 +22,7 @@ PARTS: Mapping[str, tuple[Callable[[], str | None], Callable[[], object]]] = {
     "flink": (flink_setup.missing_tool, flink_setup.fetch),
     "collector": (otel_parts.missing_tool, lambda: otel_parts.build("collector")),
     "routers": (routers_setup.missing_tool, routers_setup.fetch),
+    "kubernetes": (kubernetes_parts.missing_tool, kubernetes_parts.fetch),
     "jaeger": (otel_parts.missing_tool, lambda: otel_parts.build("jaeger")),
 }
 
