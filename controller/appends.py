@@ -16,7 +16,7 @@ ON CONFLICT (incident_id) DO UPDATE SET
     policy = excluded.policy, clause = excluded.clause, slice = excluded.slice,
     weights_version = excluded.weights_version, transition = excluded.transition,
     open = excluded.open, payload = excluded.payload
-    WHERE excluded.transition > incidents.transition
+    WHERE excluded.transition >= incidents.transition
 """
 
 
@@ -55,7 +55,7 @@ def _change_state(db: sqlite3.Connection, draft: Draft, event: LoggedEvent) -> N
 
 
 def _put_incident(db: sqlite3.Connection, draft: Draft, event: LoggedEvent) -> None:
-    """Make it the current transition, unless a higher one has come before it."""
+    """Make it the current transition, unless a higher one has come before it; a renewal has the same number."""
     state = (draft.transition, draft.open, event.seq, event.seq, event.received_ns, draft.payload)
     db.execute(_UPSERT, (*subject_values(event.subject), *state))
     always = "UPDATE incidents SET severity = ?, last_seq = ? WHERE incident_id = ?"

@@ -24,6 +24,7 @@ NS = 1_000_000_000
 LIMIT, NO_DATA, REFIT = "", "no_data", "refit"
 HOLD_REFIT = Action("hold_refit")
 VALID_NS = 600 * NS  # a subscriber that hears nothing for ten minutes should not act on old news
+LASTING = (Phase.FIRING, Phase.RECOVERING)
 Key = tuple[str, str, str]  # clause, slice, and what it is about: a limit, missing data, rejected weights
 
 
@@ -127,6 +128,21 @@ class Escalator:
             self._now_ns = max(self._now_ns, deadline_ns)
             yield from self._expire(key, self._incidents[key])
         self._now_ns = max(self._now_ns, now_ns)
+
+    def renewals(self, now_ns: int) -> Iterator[Escalation]:
+        """Tell again what fires or recovers, so that it stays valid; no transition, no change of state.
+
+        For a caller that has judged all there is: whoever acts on old news would act now.
+        """
+        for key, incident in sorted(self._incidents.items()):
+            if incident.phase in LASTING:
+                told = self._event(key, incident.phase, incident)
+                yield replace(
+                    told,
+                    event_id=self._digest(told.event_id, "renewed", str(now_ns)),
+                    issued_ns=now_ns,
+                    valid_until_ns=now_ns + VALID_NS,
+                )
 
     def active(self) -> tuple[tuple[str, str], ...]:
         """(clause, slice) of incidents that are pending, firing or recovering."""

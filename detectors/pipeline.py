@@ -145,6 +145,7 @@ class Detector:
         """A record came: time passes, unless it holds nothing and no clause asks who is there."""
         if is_news or self.evaluator.agents.clauses:
             yield from self.elapse(now_ns)
+            yield from self.escalator.advance(now_ns)  # dwell times end also where traffic never pauses
             yield from self._escalate(self.evaluator.agents.hear(agent, now_ns))
 
     def miss(self, gaps: Sequence[Gap], now_ns: int) -> Iterator[Escalation]:
@@ -210,6 +211,10 @@ class Detector:
         """End of input: what is still alone is unmatched."""
         yield from self._escalate(self._evaluate(list(self.pairer.flush(now_ns))))
         yield from self._escalate(self.evaluator.close_windows(is_end=True))
+
+    def renewals(self, now_ns: int) -> Iterator[Escalation]:
+        """Tell what fires or recovers again, so that actors know it lasts; nothing changes."""
+        yield from self.escalator.renewals(now_ns)
 
     def verdicts(self) -> tuple[Verdict, ...]:
         """One verdict for every clause and slice, as of now."""

@@ -109,6 +109,8 @@ def _judged(promotion: Promotion, event: Judged, now_ns: int, contract: Contract
         return _watched(promotion, event, now_ns, contract, why)
     if verdict is GateVerdict.FAIL:
         return _fallen(promotion, event, now_ns, why)
+    if not statement.window.sequences:  # of no time, and nothing that another try would have to contain
+        return Outcome(promotion, (), why)
     if (blocked := misfit_of_window(promotion, statement)) is not None:
         return Outcome(promotion, (), blocked)
     if (blocked := why or must_wait(promotion, statement, contract)) is not None:

@@ -92,6 +92,16 @@ def test_a_late_transition_is_logged_but_does_not_turn_state_back(store):
     assert ids(store.incident_events("incident-1", limit=9)) == ["incident-1/2", "incident-1/1"]
 
 
+def test_a_renewal_takes_the_place_of_its_transition_and_not_of_a_later_one(store):
+    renewed = escalation(1, event_id="again", valid_until_ns=2 * 10**18)
+    store.append(drafts(escalation(1), renewed), now_ns=5)
+    (row,) = store.snapshot()[1]
+    assert current(row).valid_until_ns == 2 * 10**18
+    store.append(drafts(escalation(2), escalation(1, event_id="late")), now_ns=6)
+    (row,) = store.snapshot()[1]
+    assert current(row).transition == 2
+
+
 def test_severity_is_the_worst_so_far(store):
     steps = (Severity.WARNING, Severity.CRITICAL, Severity.INFO)
     told = store.append(drafts(*(escalation(i, severity=s) for i, s in enumerate(steps, 1))), now_ns=5)

@@ -274,3 +274,23 @@ def test_ids_tell_apart_what_must_not_be_merged_and_time_is_not_part_of_them(wha
         "time": {"second": 9},
     }[what]
     assert (of(**changed) == of()) is (what == "time")
+
+
+def test_what_lasts_is_told_again_and_stays_what_it_is():
+    machine = escalator(rule(keep=30))
+    (fired,) = machine.cross(crossing(VIOLATED, 1), report)
+    before = repr(machine.__dict__)
+    (again,) = machine.renewals(500 * NS)
+    assert (again.incident_id, again.transition, again.actions) == (
+        fired.incident_id,
+        fired.transition,
+        fired.actions,
+    )
+    assert again.event_id != fired.event_id
+    assert (again.issued_ns, again.valid_until_ns) == (500 * NS, 500 * NS + VALID_NS)
+    assert list(machine.renewals(500 * NS)) == [again], "equal times give equal ids"
+    assert repr(machine.__dict__) == before
+    list(machine.cross(crossing(RECOVERED, 600), report))
+    assert [e.after for e in machine.renewals(601 * NS)] == [Phase.RECOVERING]
+    list(machine.advance(700 * NS))
+    assert list(machine.renewals(701 * NS)) == [], "what is over is not told again"

@@ -201,6 +201,15 @@ def test_dwell_times_end_while_nothing_arrives():
     ]
 
 
+def test_dwell_times_end_while_traffic_never_pauses():
+    rules = (Escalation(When(), (Level(Severity.WARNING),), for_s=5.0),)
+    machine, p = Detector(contract(clause("tv", 0.05), escalation=rules)), (-5.0, -6.0, -4.0)
+    steps = [number * NS // 2 for number in range(40)]  # never a second of silence
+    events = [e for t in steps for e in machine.process(both(f"s{t}", p=p, event_ns=t), t)]
+    assert [(e.after, e.slice) for e in events] == [(Phase.FIRING, "all")]
+    assert events[0].issued_ns < steps[-1]
+
+
 def test_clauses_of_other_stages_are_not_judged():
     whole = contract(clause("tv", 0.1, stages=(Stage.CANARY,)), clause("kl_k3", 0.1))
     assert [v.clause for v in Detector(whole).verdicts()] == ["kl_k3"]

@@ -52,6 +52,9 @@ class LoopSettings:
         Part of every escalation id.
     to_end : bool
         Stop at the end the log has on entering; what is alone then is unmatched.
+    renew_s : float, seconds
+        What fires is told again so often while the log is judged to its end: it is valid for ten
+        minutes, and one telling may be lost.
     """
 
     batch: int = 256
@@ -60,6 +63,7 @@ class LoopSettings:
     wait_s: float = 0.05
     deployment: str = ""
     to_end: bool = False
+    renew_s: float = 240.0
 
 
 class DetectionLoop:
@@ -113,6 +117,7 @@ class DetectionLoop:
         self._log_time = LogTime(clock)
         self._active_ns = clock.monotonic_ns()
         self._save_due_ns = self._active_ns + round(settings.save_s * NS)
+        self._renew_due_ns = self._active_ns + round(settings.renew_s * NS)
 
     def __enter__(self) -> Self:
         saved = self._cursor.load()
@@ -179,6 +184,8 @@ class DetectionLoop:
         elif now_ns - self._active_ns >= self._settings.idle_s * NS:
             self._pass_silence(now_ns)
         self._send()
+        if now_ns >= self._renew_due_ns and self.caught_up():
+            self._renew(now_ns)
         if now_ns >= self._save_due_ns:
             self.save()
         self.on_step(self.detector)
@@ -190,6 +197,12 @@ class DetectionLoop:
         if self.caught_up():
             self._active_ns = now_ns
             self._unsent.extend(self.detector.elapse(silent_until_ns))
+
+    def _renew(self, now_ns: int) -> None:
+        """Say what still fires: an incident of which nothing is heard asks for nothing any more."""
+        self._renew_due_ns = now_ns + round(self._settings.renew_s * NS)
+        self._unsent.extend(self.detector.renewals(self._clock.now_ns()))
+        self._send()
 
     def _finish(self) -> None:
         """End of the input: what is still alone is unmatched."""

@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     from paritas.controller.client import StartAt, SubscriptionOptions
 
     options = SubscriptionOptions(start=StartAt(START[arguments.start]), auto_ack=True)
-    show = _json_line if arguments.json else _text
+    show = _json_line if arguments.json else _News().text
     with (
         reach_of(arguments).client() as client,
         client.subscribe(arguments.subscriber, options) as deliveries,
@@ -108,6 +108,21 @@ def _json_line(delivery: "Delivery") -> str:
         **escalation.as_dict(),
     }
     return json.dumps(finite(told), default=str) + "\n"
+
+
+class _News:
+    """For people: what lasts is told again every few minutes, and is printed once."""
+
+    def __init__(self) -> None:
+        self._printed: dict[str, int] = {}
+
+    def text(self, delivery: "Delivery") -> str:
+        """Return the lines of a transition that was not printed yet."""
+        escalation = _escalation(delivery)
+        if escalation is None or self._printed.get(escalation.incident_id) == escalation.transition:
+            return ""
+        self._printed[escalation.incident_id] = escalation.transition
+        return _text(delivery)
 
 
 def _text(delivery: "Delivery") -> str:

@@ -48,6 +48,14 @@ def test_the_way_to_full():
     assert promotion.used == ("e0", "e1", "e2", "e3")
 
 
+def test_a_verdict_on_nothing_is_missing_data_and_binds_no_later_one():
+    promotion, now = at(1)
+    told = judge(promotion, now, "empty", window=Window(0, 0, 0, 0), verdict=GateVerdict.INSUFFICIENT)
+    assert (told.blocked.block, told.blocked.text) == (Block.MISSING_DATA, "no sequence was looked at")
+    assert told.promotion == promotion
+    assert judge(told.promotion, now, "later").promotion.gate == ORDER[2]
+
+
 def test_a_transition_says_what_was_decided_and_under_what():
     promotion, now = at(1)
     outcome = judge(promotion, now + S, "proof")

@@ -1,5 +1,6 @@
 """The detection loop on a real event log: nothing lost, nothing doubled, whatever interrupts it."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from paritas.commands.detecting import DetectionLoop, LoopSettings, watched
 from paritas.commands.ingest import alternate
 from paritas.contracts.load import load_named
 from paritas.errors import TransientError, UsageError
-from paritas.records import Reason, State
+from paritas.records import Phase, Reason, State
 from paritas.tokens import TokenHasher
 from paritas.wire import Origin, WireRecord, encode, stamp
 
@@ -215,3 +216,25 @@ def test_what_the_log_itself_lost_is_missing_too(records, tmp_path):
         assert loop.detector.gaps.lost == {"corrupt": 1}
         assert loop.detector.gaps.streams == {"log/0": 1}
         assert watched(loop) == "; records lost on the way: 1 corrupt"
+
+
+def doubled(controller):
+    """Events that tell a transition for the second time."""
+    seen = Counter()
+    for event in controller.events.values():
+        seen[event.incident_id, event.transition] += 1
+        if seen[event.incident_id, event.transition] > 1:
+            yield event
+
+
+def test_what_still_fires_is_renewed_before_it_would_be_old_news(records, tmp_path):
+    controller, clock = Controller(), ManualClock()
+    with make_log(tmp_path / "log", records) as log, make_loop(log, tmp_path, controller, clock) as loop:
+        finish(loop, clock)
+        assert list(doubled(controller)) == []
+        clock.advance(seconds=240)
+        loop.step()
+        renewed = list(doubled(controller))
+    assert {event.after for event in renewed} <= {Phase.FIRING, Phase.RECOVERING}
+    assert renewed
+    assert {event.valid_until_ns for event in renewed} == {clock.now_ns() + 600 * 10**9}
