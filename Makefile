@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit kafka parts engines test-system test-faults test-engines example-proxy example-grpo example-trl \
+.PHONY: help demo test lint types unit kafka parts engines test-system test-faults test-engines example-proxy example-grpo example-trl example-shadow \
 	test-gpu bench bench-core bench-system bench-statistics bench-engines bench-gpu proto clean
 
 help:  ## show the targets
@@ -68,6 +68,10 @@ example-grpo: engines  ## GRPO in one file, vLLM samples and PyTorch trains; FAU
 example-trl: engines  ## the same with TRL; FAULT=stale
 	.cache/engines-venv/bin/python examples/trl/train.py --model $(MODEL) $(if $(FAULT),--fault $(FAULT))
 
+example-shadow: $(STAMP)  ## a candidate behind a real Envoy: shadow, canary, full; FAULT=stale or silent
+	@$(BIN)/python tests/system/parts.py routers
+	$(BIN)/python examples/shadow/shadow.py --envoy .cache/routers-venv/bin/envoy $(if $(FAULT),--fault $(FAULT))
+
 test-gpu:  ## the capture on a CUDA device; GPU_PYTHON needs torch, triton, pytest and numpy
 	@if $(GPU_PYTHON) -c 'import numpy, pytest, torch' 2>/dev/null; \
 	then PYTHONPATH=src:tests $(GPU_PYTHON) -m pytest -c tests/gpu/pytest.ini -rs tests/gpu; \
@@ -90,6 +94,8 @@ bench-core: $(STAMP)  ## those that need nothing but Python
 bench-system: $(STAMP) parts  ## the agent beside the Go collector, one process beside Flink
 	$(BIN)/python benchmarks/agent_vs_collector.py
 	$(BIN)/python benchmarks/flink_speed.py
+	$(BIN)/python benchmarks/route_latency.py
+	$(BIN)/python benchmarks/fanout.py
 
 bench-statistics: $(STAMP)  ## false alarms, delay beside peers, recordings and faults, with seeds (minutes)
 	$(BIN)/python benchmarks/statistics_all.py

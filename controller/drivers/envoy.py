@@ -13,11 +13,12 @@ from typing import Self
 
 import grpc
 
-from paritas.clock import NS_PER_S, Clock
+from paritas.clock import Clock
 from paritas.controller.config import check_listen
 from paritas.controller.drivers.driver import Applied, Observed, Outcome
 from paritas.controller.drivers.envoy_keys import layer_of, observed_shares
 from paritas.controller.drivers.envoy_stream import Acks, RuntimeStreams
+from paritas.controller.drivers.outcomes import outcomes
 from paritas.controller.routing.model import ALL, Fleet, Route, RouteKey
 from paritas.errors import TransientError, UsageError
 
@@ -95,19 +96,14 @@ class EnvoyDriver:
 
     async def apply(self, routes: Sequence[Route]) -> Sequence[Applied]:
         """Publish the layer of `routes` and wait for every Envoy's answer."""
-        started_ns = self._clock.monotonic_ns()
         known, strange = self._split(routes)
         self._wanted = {route.key: route for route in known}
         version = self._streams.publish(layer_of(self._fleet, known))
-        acks = await self._streams.taken(version, timeout_s=self._settings.ack_s)
-        took_s = (self._clock.monotonic_ns() - started_ns) / NS_PER_S
-        outcome, detail = _outcome(acks, self.target)
-        return [
-            Applied(route.key, Outcome.UNSUPPORTED, strange[route.key])
-            if route.key in strange
-            else Applied(route.key, outcome, detail, took_s)
-            for route in routes
-        ]
+
+        async def acknowledged() -> tuple[Outcome, str]:
+            return _outcome(await self._streams.taken(version, timeout_s=self._settings.ack_s), self.target)
+
+        return await outcomes(routes, strange, acknowledged, clock=self._clock)
 
     async def observe(self) -> Observed:
         """Say what the Envoys acknowledged.

@@ -4,13 +4,15 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from paritas.clock import NS_PER_S, Clock
+from paritas.clock import Clock
 from paritas.controller.drivers.document import document_of, encoded, observed_of
 from paritas.controller.drivers.driver import Applied, Observed, Outcome
+from paritas.controller.drivers.outcomes import outcomes
 from paritas.controller.routing.model import Fleet, Route
 from paritas.durable import replace_file
 from paritas.errors import TransientError, UsageError
@@ -60,14 +62,14 @@ class FileDriver:
 
     async def apply(self, routes: Sequence[Route]) -> Sequence[Applied]:
         """Replace the file; a reader sees the old one or the new one."""
-        started_ns = self._clock.monotonic_ns()
-        outcome, detail = Outcome.APPLIED, ""
+        return await outcomes(routes, {}, partial(self._write, routes), clock=self._clock)
+
+    async def _write(self, routes: Sequence[Route]) -> tuple[Outcome, str]:
         try:
             await asyncio.to_thread(replace_file, self._path, [encoded(document_of(self._fleet, routes))])
         except OSError as error:
-            outcome, detail = Outcome.FAILED, f"cannot write {str(self._path)!r}: {error.strerror}"
-        took_s = (self._clock.monotonic_ns() - started_ns) / NS_PER_S
-        return [Applied(route.key, outcome, detail, took_s) for route in routes]
+            return Outcome.FAILED, f"cannot write {str(self._path)!r}: {error.strerror}"
+        return Outcome.APPLIED, ""
 
     async def observe(self) -> Observed:
         """Read the file.

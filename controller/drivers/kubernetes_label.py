@@ -6,15 +6,16 @@ be born with the label at "false", so that they wait for a verdict.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 
-from paritas.clock import NS_PER_S, Clock
+from paritas.clock import Clock
 from paritas.controller.drivers.driver import Applied, Observed, Outcome
 from paritas.controller.drivers.kubernetes_pods import KubernetesSettings, Pod, PodApi
 from paritas.controller.drivers.members import members_of
+from paritas.controller.drivers.outcomes import outcomes
 from paritas.controller.routing.model import Fleet, Replica, Route
-from paritas.errors import TransientError
 
 __all__ = ["IN", "OUT", "KubernetesLabelDriver", "KubernetesSettings"]
 
@@ -59,19 +60,9 @@ class KubernetesLabelDriver:
 
     async def apply(self, routes: Sequence[Route]) -> Sequence[Applied]:
         """Label those who come in, then those who go out, and read all of them back."""
-        started_ns = self._clock.monotonic_ns()
         members = members_of(self._fleet, routes)
-        try:
-            outcome, detail = await self._move(members.wanted)
-        except TransientError as error:
-            outcome, detail = Outcome.FAILED, str(error)
-        took_s = (self._clock.monotonic_ns() - started_ns) / NS_PER_S
-        return [
-            Applied(route.key, Outcome.UNSUPPORTED, members.unsupported[route.key])
-            if route.key in members.unsupported
-            else Applied(route.key, outcome, detail, took_s)
-            for route in routes
-        ]
+        move = partial(self._move, members.wanted)
+        return await outcomes(routes, members.unsupported, move, clock=self._clock)
 
     async def observe(self) -> Observed:
         """Ask for the pods: a replica serves when one of its pods is ready and labelled in.

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +14,7 @@ import aiohttp
 from paritas.clock import NS_PER_S, Clock
 from paritas.controller.drivers.document import document_of, encoded, observed_of
 from paritas.controller.drivers.driver import Applied, Observed, Outcome
+from paritas.controller.drivers.outcomes import outcomes
 from paritas.controller.routing.model import Fleet, Route
 from paritas.controller.signatures import is_private, signed_headers, signing_key
 from paritas.errors import TransientError, UsageError
@@ -91,15 +93,7 @@ class WebhookDriver:
 
     async def apply(self, routes: Sequence[Route]) -> Sequence[Applied]:
         """Send, then read back where that is possible."""
-        started_ns = self._clock.monotonic_ns()
-        document = document_of(self._fleet, routes)
-        try:
-            await self._send(encoded(document), revision=max((r.revision for r in routes), default=0))
-            outcome, detail = await self._confirm(document)
-        except TransientError as error:
-            outcome, detail = Outcome.FAILED, str(error)
-        took_s = (self._clock.monotonic_ns() - started_ns) / NS_PER_S
-        return [Applied(route.key, outcome, detail, took_s) for route in routes]
+        return await outcomes(routes, {}, partial(self._tell, routes), clock=self._clock)
 
     async def observe(self) -> Observed:
         """Ask what is in effect.
@@ -115,6 +109,11 @@ class WebhookDriver:
             return observed_of(self._fleet, json.loads(await self._call("GET", self._settings.observe_url)))
         except ValueError as error:
             raise TransientError(f"webhook: {self._settings.observe_url} gave no routes: {error}") from error
+
+    async def _tell(self, routes: Sequence[Route]) -> tuple[Outcome, str]:
+        document = document_of(self._fleet, routes)
+        await self._send(encoded(document), revision=max((r.revision for r in routes), default=0))
+        return await self._confirm(document)
 
     async def _confirm(self, document: dict[str, Any]) -> tuple[Outcome, str]:
         if not self._settings.observe_url:

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +19,7 @@ import aiohttp
 from paritas.clock import NS_PER_S, Clock
 from paritas.controller.drivers.driver import Applied, Observed, Outcome
 from paritas.controller.drivers.members import Change, Members, change_of, members_of
+from paritas.controller.drivers.outcomes import outcomes
 from paritas.controller.routing.model import Fleet, Replica, Route
 from paritas.controller.secret_files import bearer
 from paritas.errors import TransientError, UsageError
@@ -114,19 +116,8 @@ class WorkerRouterDriver:
 
     async def apply(self, routes: Sequence[Route]) -> Sequence[Applied]:
         """Add, wait until they are healthy, then remove; read back before claiming anything."""
-        started_ns = self._clock.monotonic_ns()
         members = members_of(self._fleet, routes)
-        try:
-            outcome, detail = await self._move(members)
-        except TransientError as error:
-            outcome, detail = Outcome.FAILED, str(error)
-        took_s = (self._clock.monotonic_ns() - started_ns) / NS_PER_S
-        return [
-            Applied(route.key, Outcome.UNSUPPORTED, members.unsupported[route.key])
-            if route.key in members.unsupported
-            else Applied(route.key, outcome, detail, took_s)
-            for route in routes
-        ]
+        return await outcomes(routes, members.unsupported, partial(self._move, members), clock=self._clock)
 
     async def observe(self) -> Observed:
         """Ask for the workers.
