@@ -312,12 +312,23 @@ def goals(told, memory):
     """Return every goal as (what, measured, goal, whether it is met)."""
     lines = {line["tokens_per_sequence"]: line for line in told["ours"]}
     line = lines.get(GOAL_LENGTH, told["ours"][-1])
-    ours, river, size = line["with_lists"], told["river"], told["state_bytes"]["all"]
+    ours, tests, river, size = line["with_lists"], line["tests"], told["river"], told["state_bytes"]["all"]
     mean, judging = (ours / river[f"with_lists_{kind}"] for kind in ("mean", "detector"))
     first, last = memory[0][1], memory[-1][1]
     length = line["tokens_per_sequence"]
     return [
-        (f"M tokens/s at {length} tokens, everything on", ours / 1e6, GOAL_TOKENS_PER_S / 1e6, ours >= 10e6),
+        (
+            f"M tokens/s at {length} tokens, evidence and evaluation",
+            tests / 1e6,
+            GOAL_TOKENS_PER_S / 1e6,
+            tests >= GOAL_TOKENS_PER_S,
+        ),
+        (
+            f"M tokens/s at {length} tokens, with all that the diagnosis remembers",
+            ours / 1e6,
+            GOAL_TOKENS_PER_S / 1e6,
+            ours >= GOAL_TOKENS_PER_S,
+        ),
         ("times river's Mean and PageHinkley, which judge", judging, GOAL_TIMES, judging >= GOAL_TIMES),
         ("times river's Mean alone, which does not", mean, GOAL_TIMES, mean >= GOAL_TIMES),
         ("bytes of state a clause and slice, at most", size, GOAL_BYTES, size <= GOAL_BYTES),
