@@ -1,6 +1,7 @@
 """The option ``--notify`` of the commands that run a controller."""
 
 import argparse
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from paritas.commands.reaching import Reach
     from paritas.controller.notify.notifier import Notifier
 
-__all__ = ["add_notify_option", "notifying"]
+__all__ = ["add_notify_option", "farewell", "notifying"]
 
 SUBSCRIBER = "paritas-notify"
 
@@ -50,3 +51,12 @@ def notifying(file: Path | None, folder: "DataFolder", reach: "Reach") -> "Itera
         follow = lambda: client.subscribe(SUBSCRIBER, options)  # noqa: E731  # a name would say no more
         with Notifier(plan, follow, kept, clock=SystemClock()) as notifier:
             yield notifier
+        sys.stdout.write(farewell(notifier))
+
+
+def farewell(notifier: "Notifier") -> str:
+    """Say what was told to whom; nothing if nothing was."""
+    counts = sorted(notifier.counts.items())
+    sent = ", ".join(f"{n} to {name.removeprefix('sent:')}" for name, n in counts if name.startswith("sent:"))
+    failed = sum(n for name, n in counts if name.startswith("failed:"))
+    return f"people were told: {sent or 'nothing'}; {failed} tries failed\n" if counts else ""
