@@ -16,6 +16,7 @@ from paritas.controller.refusals import RefusalError, Refused
 from paritas.controller.server import serving
 from paritas.errors import UsageError
 from paritas.proto.v1 import escalation_pb2 as pb
+from paritas.proto.v1 import promotion_pb2, route_pb2
 
 MATCHER = Requirement("clause", Operator.IN, ("token-tv",))
 
@@ -104,9 +105,19 @@ def test_a_server_without_a_usable_access_file_does_not_start(tmp_path):
         pass
 
 
-def test_every_method_of_the_service_was_thought_about():
-    service = pb.DESCRIPTOR.services_by_name["EscalationService"]
-    assert Role.ADMIN not in {needed_by(f"/{service.full_name}/{method.name}") for method in service.methods}
+def test_every_method_of_every_service_was_thought_about():
+    services = [service for module in (pb, route_pb2, promotion_pb2) for service in services_of(module)]
+    for_admins = {m.name for s in services for m in s.methods if needed_by(path_of(m)) is Role.ADMIN}
+    assert len(services) == 3
+    assert for_admins == {"Start", "Advance", "Abort"}
+
+
+def services_of(module):
+    return module.DESCRIPTOR.services_by_name.values()
+
+
+def path_of(method):
+    return f"/{method.containing_service.full_name}/{method.name}"
 
 
 def test_a_certificate_is_a_name_too_and_a_wrong_token_beside_it_is_wrong(tmp_path):
