@@ -23,6 +23,7 @@ from paritas.controller.promotion.events import (
     Ticked,
 )
 from paritas.controller.promotion.evidence import Keys, read_evidence
+from paritas.controller.promotion.holds import holding
 from paritas.controller.promotion.machine import begin, step
 from paritas.controller.promotion.model import Block, Blocked, Candidate, Cause, Transition
 from paritas.controller.promotion.proof import Kept, unproven
@@ -191,7 +192,7 @@ class Ledger:
             whole = await self._whole(promotion_id)
             before = whole.stored.promotion
             outcome = step(before, event, now_ns=self.clock.now_ns(), contract=whole.contract)
-            if (blocked := self._unproven(whole, outcome)) is not None:
+            if (blocked := self._unproven(whole, outcome) or await self._held(whole, outcome)) is not None:
                 return Change(whole.stored, (), blocked)
             latest = _latest(whole.stored, event, outcome, envelope)
             if outcome.promotion == before and latest == (whole.stored.latest, whole.stored.blocked):
@@ -206,6 +207,13 @@ class Ledger:
         if not any(t.cause is Cause.GATE_PASSED for t in outcome.transitions):
             return None
         return unproven(whole.stored.promotion, whole.contract, whole.kept, self.keys)
+
+    async def _held(self, whole: Whole, outcome: Outcome) -> Blocked | None:
+        """No gate is passed while an open incident asks to block promotions; the evidence is not used up."""
+        if not any(t.cause is Cause.GATE_PASSED for t in outcome.transitions):
+            return None
+        bound = whole.contract
+        return await self._store.run(holding, bound.name, bound.policy, now_ns=self.clock.now_ns())
 
     async def _keep(self, stored: Stored, moved: Sequence[Kept]) -> Stored:
         kept = await self._store.run(rows.put, stored, moved)

@@ -77,6 +77,7 @@ class Block(StrEnum):
     ANOTHER_ATTEMPT = "another_attempt"
     ALPHA_EXCEEDED = "alpha_exceeded"
     LOOSENED_CONTRACT = "loosened_contract"
+    HELD = "held"
     WAITING = "waiting"  # nothing to decide: evidence is what moves it
     PAUSED = "paused"
     OVER = "over"
