@@ -71,6 +71,9 @@ class ServerConfig:
         Who may call what (`controller.access.grants`); without it whoever can connect may do everything.
     own_token : Path or None
         Where a token for this process and its owner is written, anew at every start.
+    own_socket : Path or None
+        A private socket beside `listen`, without TLS: for this process and its owner, who cannot
+        know under which name the certificate was made.
     routes : tuple of Declared
         Fleets whose routes follow the incidents, one a policy.
     """
@@ -88,6 +91,7 @@ class ServerConfig:
     limits: Limits = field(default_factory=Limits)
     access: Path | None = None
     own_token: Path | None = None
+    own_socket: Path | None = None
     promotion: PromotionConfig = field(default_factory=PromotionConfig)
     routes: tuple[Declared, ...] = ()
 

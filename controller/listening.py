@@ -61,6 +61,9 @@ def bind(config: ServerConfig) -> tuple[Any, str]:
     server = grpc.aio.server(options=_server_options(config), interceptors=_guards(config))
     try:
         port = _add_port(server, config)
+        if config.own_socket is not None:
+            _refuse_live_socket(f"unix:{config.own_socket}")
+            server.add_insecure_port(f"unix:{config.own_socket}")
     except RuntimeError as error:
         raise _cannot_bind(config.listen) from error
     if local_path:

@@ -125,6 +125,8 @@ class EscalationServer:
         stack.push_async_callback(ledger.close)  # first: a watch would hold the server up
         await server.start()
         make_private(self._config.listen)
+        if self._config.own_socket is not None:
+            make_private(f"unix:{self._config.own_socket}")
 
 
 async def _report(checks: Any, writable: bool) -> None:

@@ -119,7 +119,7 @@ def _serving(arguments: argparse.Namespace) -> "Iterator[tuple[str, EscalationFe
         reach = own_reach(arguments, folder, target)
         feed = _feed(stack, folder, reach, open_reader) if open_reader else None
         stack.enter_context(notifying(arguments.notify, folder, reach))
-        folder.announce(Running(os.getpid(), target, ""))
+        folder.announce(Running(os.getpid(), reach.target, ""))
         stack.callback(folder.retract)
         yield target, feed
 
@@ -135,6 +135,7 @@ def _config(arguments: argparse.Namespace, folder: DataFolder) -> "ServerConfig"
         tls=_tls(arguments),
         access=arguments.access,
         own_token=folder.token,
+        own_socket=folder.own_socket if arguments.certificate else None,
         promotion=promotion,
         routes=declared_routes(arguments),
     )

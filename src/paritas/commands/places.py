@@ -66,6 +66,11 @@ class DataFolder:
         return self.root / "controller.token"
 
     @property
+    def own_socket(self) -> Path:
+        """Where the owner reaches a controller that serves others with TLS."""
+        return self.root / "controller.sock"
+
+    @property
     def notifications(self) -> Path:
         """What people were told."""
         return self.root / "notify.json"

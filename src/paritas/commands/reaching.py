@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,14 +68,9 @@ def reach_of(arguments: argparse.Namespace) -> Reach:
 
 
 def own_reach(arguments: argparse.Namespace, folder: DataFolder, target: str) -> Reach:
-    """Return how a process reaches the controller that it runs itself."""
-    reach = Reach(target, folder.token if arguments.access else None)
-    if arguments.certificate is None:
-        return reach
-    from paritas.controller.config import TlsFiles
-
-    # It trusts the chain it serves; where client certificates are demanded it shows the same.
-    return replace(reach, tls=TlsFiles(arguments.certificate, arguments.key, arguments.certificate))
+    """Return how a process reaches the controller that it runs itself: with TLS, over a socket of its own."""
+    token = folder.token if arguments.access else None
+    return Reach(f"unix:{folder.own_socket}" if arguments.certificate else target, token)
 
 
 def _tls(arguments: argparse.Namespace) -> "TlsFiles | None":

@@ -6,10 +6,11 @@ import subprocess
 import sys
 
 import pytest
+from certificates import self_signed
 from escalation_examples import escalation
 
 from paritas.cli import main
-from paritas.client import EscalationClient
+from paritas.client import EscalationClient, TlsFiles
 
 START_S = 60
 PARITAS = (sys.executable, "-c", "import sys; from paritas.cli import main; sys.exit(main())")
@@ -31,6 +32,32 @@ def guarded(tmp_path, monkeypatch):
     finally:
         process.terminate()
         process.communicate(timeout=START_S)
+
+
+def test_with_tls_for_others_the_owner_has_a_socket(tmp_path):
+    pki, data = self_signed(tmp_path), tmp_path / "data"
+    command = [
+        *PARITAS,
+        "control",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        data,
+        "--certificate",
+        pki.certificate,
+    ]
+    with subprocess.Popen([*command, "--key", pki.key], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            target = process.stdout.readline().split()[1].replace("127.0.0.1", "localhost")
+            with EscalationClient(target, tls=TlsFiles(ca=pki.ca)) as client:
+                client.publish([escalation()])
+            assert run("incidents", "list", "--data", data).stdout.startswith("incident-1 ")
+            assert (data / "controller.sock").stat().st_mode & 0o777 == 0o600
+            reached = ("--target", target, "--ca", pki.ca)
+            assert run("incidents", "list", *reached).stdout.startswith("incident-1 ")
+        finally:
+            process.terminate()
+            process.communicate(timeout=START_S)
 
 
 def run(*words):
