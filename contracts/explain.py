@@ -11,7 +11,7 @@ __all__ = ["example_of", "explain", "overview"]
 
 _TESTS = {
     Test.BOUNDED_MEAN: "mean of a bounded value: data can certify the limit and refute it",
-    Test.CONDITIONAL_MEAN: "mean given every prefix: data can certify the limit and refute it",
+    Test.CONDITIONAL_MEAN: "mean given every prefix: data can certify the limit and refute it, also by some contexts only",
     Test.NON_NEGATIVE_MEAN: "mean that data can show to be above the limit, and nothing can certify",
     Test.SUPREMUM: "largest value: one observation refutes the limit, nothing certifies it",
     Test.STATE: "compared, not estimated: equal, different, or not reported",
