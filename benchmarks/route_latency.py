@@ -42,7 +42,7 @@ from paritas.controller.client import EscalationClient
 from paritas.controller.config import ServerConfig
 from paritas.controller.drivers.envoy_config import Addresses
 from paritas.controller.drivers.envoy_keys import cluster_name, prefix_of
-from paritas.controller.drivers.shares import TOTAL_WEIGHT
+from paritas.controller.drivers.weights import TOTAL_WEIGHT
 from paritas.controller.route_admin import RouteAdmin
 from paritas.controller.routing.declared import Declared
 from paritas.controller.routing.model import Fleet, Replica, RouteKey, SafetyLimits

@@ -22,8 +22,8 @@ class _Details(
 
 class _Bearer(
     grpc.UnaryUnaryClientInterceptor,  # type: ignore[misc]  # grpc ships no types
-    grpc.UnaryStreamClientInterceptor,  # type: ignore[misc]
-    grpc.StreamStreamClientInterceptor,  # type: ignore[misc]
+    grpc.UnaryStreamClientInterceptor,  # type: ignore[misc]  # the same
+    grpc.StreamStreamClientInterceptor,  # type: ignore[misc]  # the same
 ):
     """Reads the file for every call: a token that was renewed on disk is the one shown."""
 

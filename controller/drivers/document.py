@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paritas.controller.drivers.driver import Observed
-from paritas.controller.drivers.shares import replica_weights
+from paritas.controller.drivers.weights import replica_weights
 from paritas.controller.routing.model import Fleet, Hold, Route, RouteKey
 
 __all__ = ["VERSION", "document_of", "encoded", "observed_of"]

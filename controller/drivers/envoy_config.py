@@ -10,7 +10,7 @@ from typing import Any
 
 from paritas.controller.drivers.envoy import RESOURCE
 from paritas.controller.drivers.envoy_keys import cluster_name, prefix_of, shadow_key
-from paritas.controller.drivers.shares import replica_weights
+from paritas.controller.drivers.weights import replica_weights
 from paritas.controller.routing.model import ALL, Fleet, Replica, Route, RouteKey
 from paritas.errors import UsageError
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from paritas.controller.drivers.shares import TOTAL_WEIGHT, kernel_shares, replica_weights, serving, whole
+from paritas.controller.drivers.weights import TOTAL_WEIGHT, kernel_shares, replica_weights, serving, whole
 from paritas.controller.routing.model import Fleet, Replica, Route, RouteKey
 
 __all__ = ["cluster_name", "layer_of", "observed_shares", "prefix_of", "shadow_key"]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from paritas.controller.drivers.shares import serving
+from paritas.controller.drivers.weights import serving
 from paritas.controller.routing.model import ALL, Fleet, Replica, Route, RouteKey
 
 __all__ = ["Change", "Members", "change_of", "members_of"]

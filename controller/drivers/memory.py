@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from paritas.controller.drivers.driver import Applied, Observed, Outcome
-from paritas.controller.drivers.shares import kernel_shares, replica_weights
+from paritas.controller.drivers.weights import kernel_shares, replica_weights
 from paritas.controller.routing.model import ALL, Fleet, Route, RouteKey
 
 __all__ = ["MemoryRouter"]

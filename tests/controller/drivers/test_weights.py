@@ -2,7 +2,7 @@ from fleets import fleet_of, route
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paritas.controller.drivers.shares import TOTAL_WEIGHT, kernel_shares, replica_weights, whole
+from paritas.controller.drivers.weights import TOTAL_WEIGHT, kernel_shares, replica_weights, whole
 
 shares = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=9)
 
