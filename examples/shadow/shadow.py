@@ -32,6 +32,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import as_file, files
+from itertools import count
 from pathlib import Path
 
 from paritas.clock import NS_PER_S, SystemClock
@@ -85,24 +86,31 @@ def recording(name: str) -> list[TokenTrace]:
 
 @dataclass
 class Engine:
-    """A server that answers request n with recorded sequence n; `reported` is what an engine's plugin would send."""
+    """A server that answers its own n-th request with recorded sequence n, whichever requests Envoy gives it.
+
+    So the verdict is the recording's, not that of the requests which chance sent here.  `reported` is what an
+    engine's plugin would send: each trace with the number of the recorded sequence, for the trainer.
+    """
 
     name: str
     serve: list[TokenTrace]
     is_silent: bool = False
-    reported: list[TokenTrace] = field(default_factory=list)
+    reported: list[tuple[int, TokenTrace]] = field(default_factory=list)
+    turns: Iterator[int] = field(default_factory=count)
 
     def answer(self, sequence: str) -> dict[str, object]:
-        trace = self.serve[int(sequence) % len(self.serve)]
+        number = next(self.turns) % len(self.serve)
+        trace = self.serve[number]
         if not self.is_silent:
-            self.reported.append(replace(trace, sequence_id=sequence, event_ns=CLOCK.now_ns()))
+            seen = replace(trace, sequence_id=sequence, event_ns=CLOCK.now_ns())
+            self.reported.append((number, seen))
         return {"engine": self.name, "logprobs": trace.logprob.tolist()}
 
 
-def scored(reported: list[TokenTrace], train: list[TokenTrace]) -> Iterator[TokenTrace]:
+def scored(reported: list[tuple[int, TokenTrace]], train: list[TokenTrace]) -> Iterator[TokenTrace]:
     """The training kernel's half of each sequence beside the engine's."""
-    for trace in reported:
-        half = train[int(trace.sequence_id) % len(train)]
+    for number, trace in reported:
+        half = train[number]
         yield trace
         yield replace(half, sequence_id=trace.sequence_id, event_ns=trace.event_ns)
 
