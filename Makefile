@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit kafka parts engines test-system test-faults test-engines example-proxy example-grpo example-trl example-shadow \
+.PHONY: help demo test lint types unit kafka parts engines test-system test-faults test-deploy test-engines example-proxy example-grpo example-trl example-shadow \
 	test-gpu bench bench-core bench-system bench-statistics bench-engines bench-gpu proto clean
 
 help:  ## show the targets
@@ -33,7 +33,7 @@ types: $(STAMP)  ## mypy --strict
 	$(BIN)/mypy
 
 unit: $(STAMP)  ## tests, doctests and documentation examples, in random order on both cores
-	$(BIN)/pytest -n auto --ignore=tests/system --ignore=tests/engines --ignore=tests/gpu tests src/paritas README.md docs
+	$(BIN)/pytest -n auto --ignore=tests/system --ignore=tests/engines --ignore=tests/gpu --ignore=tests/deploy tests src/paritas README.md docs
 
 kafka: $(STAMP)  ## a Kafka broker for development (Java and Maven; in the foreground)
 	deploy/kafka/kafka.sh run
@@ -47,6 +47,11 @@ test-system: $(STAMP) parts  ## against real parts; what cannot be had here is s
 test-faults: $(STAMP) parts  ## agent, detector and broker killed, cut off and starved; verdicts must not change
 	PARITAS_FAULT_ROUNDS=56 PARITAS_FAULT_OUTAGE_S=120 $(BIN)/pytest -rs tests/system/test_agent_faults.py \
 		tests/system/test_agent_disk_full.py tests/system/test_detector_faults.py tests/system/test_flink_live.py
+
+test-deploy: $(STAMP)  ## chart, policy and operator against a real Kubernetes API server; image really built and run; stack, rules, dashboards
+	@$(BIN)/python tests/system/parts.py kafka kubernetes
+	@$(BIN)/python tests/deploy/parts.py
+	$(BIN)/pytest -rs tests/deploy
 
 engines: $(STAMP)  ## torch, TRL, vLLM for CPU and llama.cpp in one environment of their own (8 GB, once)
 	@$(BIN)/python tests/engines/engines_setup.py $(ENGINES)

@@ -91,7 +91,7 @@ class Agent:
         self.reloads: Counter[str] = Counter()
         self.crashes = 0
         self._pending: AgentConfig | None = None
-        self._uids = allowed_uids(config.receivers.peer_uids)
+        self._uids = allowed_uids(config.receivers.peer_uids, any_user=config.receivers.any_user)
         self._is_started = self._is_draining = False
         self._stopping, self._nudge = threading.Event(), threading.Event()
         self._beat_ns = self._report_ns = clock.monotonic_ns()
@@ -132,7 +132,7 @@ class Agent:
                 told.unix_path,
                 self.intake,
                 uids=lambda: self._uids,
-                is_shared=bool(told.peer_uids),
+                is_shared=told.is_shared,
                 max_body_bytes=limit_bytes,
             )
             served["unix"] = self._receivers.enter_context(unix).address
@@ -192,7 +192,7 @@ class Agent:
             self.reloads["refused"] += 1
             return error
         self._pending = config
-        self._uids = allowed_uids(config.receivers.peer_uids)
+        self._uids = allowed_uids(config.receivers.peer_uids, any_user=config.receivers.any_user)
         self._nudge.set()
         self.spool.arrived.set()
         self.reloads["applied"] += 1

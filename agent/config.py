@@ -72,7 +72,7 @@ class ReceiverSettings:
     Attributes
     ----------
     unix_path : Path or None
-        OTLP/HTTP for processes of this user (mode 0600) or of `peer_uids`.
+        OTLP/HTTP for processes of this user (mode 0600), of `peer_uids` or of `any_user` (mode 0666).
     peer_uids : tuple of int
         Other users that may connect there.
     http_listen, grpc_listen : str
@@ -81,6 +81,8 @@ class ReceiverSettings:
         Largest request, unpacked too.
     max_pending_bytes : int
         Bytes of requests being worked on at once; more are answered 503.
+    any_user : bool
+        Whether everyone who reaches the socket may: in a volume of one pod, whoever mounts it.
     """
 
     unix_path: Path | None = None
@@ -89,6 +91,12 @@ class ReceiverSettings:
     grpc_listen: str = ""
     max_body_bytes: int = 16 * MIB
     max_pending_bytes: int = 32 * MIB
+    any_user: bool = False
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether users beside the agent's own may connect to the Unix socket."""
+        return self.any_user or bool(self.peer_uids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +209,7 @@ def fixed(config: AgentConfig) -> Iterator[tuple[str, object]]:
     yield "receivers.unix.path", config.receivers.unix_path
     yield "receivers.http.listen", config.receivers.http_listen
     yield "receivers.grpc.listen", config.receivers.grpc_listen
-    yield "receivers.unix.uids", bool(config.receivers.peer_uids)  # the mode of the socket depends on it
+    yield "receivers.unix.uids", config.receivers.is_shared  # the mode of the socket depends on it
     yield "receivers.max_body_bytes", config.receivers.max_body_bytes
     yield "receivers.max_pending_bytes", config.receivers.max_pending_bytes
     yield "health.listen", config.health.listen

@@ -1,6 +1,7 @@
 """Whether the agent does its work: judged from one reading of its counters.  Pure."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from paritas.agent.counters import SpoolCounters
 from paritas.agent.reasons import NotReady
@@ -36,18 +37,21 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The judgement.
+    """The judgement, of the agent or of another process.
 
     Attributes
     ----------
     is_alive : bool
         Whether the process should go on living: a restart would not help otherwise.
-    reasons : tuple of NotReady
+    reasons : tuple of StrEnum
         Why it is not ready; none if it is.
+    notes : tuple of StrEnum
+        What is wrong and does not make it unready.
     """
 
     is_alive: bool
-    reasons: tuple[NotReady, ...]
+    reasons: tuple[StrEnum, ...]
+    notes: tuple[StrEnum, ...] = ()
 
     @property
     def is_ready(self) -> bool:
@@ -62,7 +66,9 @@ class Health:
         >>> Health(True, (NotReady.NOT_SHIPPING,)).text()
         'not ready: not_shipping'
         """
-        return f"not ready: {', '.join(self.reasons)}" if self.reasons else "ready"
+        if self.reasons:
+            return f"not ready: {', '.join(self.reasons)}"
+        return f"ready, but: {', '.join(self.notes)}" if self.notes else "ready"
 
 
 def judge(reading: Reading, *, stall_s: float, dead_s: float = 120.0) -> Health:

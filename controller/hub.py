@@ -132,6 +132,10 @@ class Hub:
     def __len__(self) -> int:
         return len(self._outboxes)
 
+    def waiting(self) -> list[int]:
+        """Events that wait to be sent, for each subscriber; parts of this process have no name and are left out."""
+        return [len(outbox) for name, outbox in self._outboxes.items() if name]
+
     def join(self, subscriber_id: str, outbox: Outbox) -> None:
         """Register a stream that may be ended from now on; it replaces an older one of its name.
 

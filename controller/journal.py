@@ -32,7 +32,7 @@ class Journal:
     Attributes
     ----------
     counts : Counter of str
-        ``appended`` and ``duplicates``.
+        ``appended`` and ``duplicates``; ``refused``: batches that the service did not admit.
     """
 
     def __init__(
@@ -53,6 +53,11 @@ class Journal:
         self._order = asyncio.Lock()
         self._running: set[asyncio.Task[Appended]] = set()
         self.counts: Counter[str] = Counter()
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the last write went well."""
+        return self._writable
 
     async def append(self, drafts: Sequence[Draft]) -> Appended:
         """Add `drafts` and fan them out.

@@ -1,6 +1,7 @@
 """Bind one gRPC server to one address, with the keepalive both ends agree on."""
 
 import socket
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,13 @@ def _server_options(config: ServerConfig) -> tuple[tuple[str, int], ...]:
     )
 
 
-def bind(config: ServerConfig) -> tuple[Any, str]:
+def bind(config: ServerConfig, turned_away: Counter[str] | None = None) -> tuple[Any, str]:
     """Return a server that is not started yet, and the target clients connect to.
+
+    Parameters
+    ----------
+    turned_away : Counter, optional
+        Counts the calls that access control refuses (`controller.access.guard`).
 
     Raises
     ------
@@ -58,7 +64,7 @@ def bind(config: ServerConfig) -> tuple[Any, str]:
     local_path = config.listen.startswith("unix:")
     if local_path:
         _refuse_live_socket(config.listen)
-    server = grpc.aio.server(options=_server_options(config), interceptors=_guards(config))
+    server = grpc.aio.server(options=_server_options(config), interceptors=_guards(config, turned_away))
     try:
         port = _add_port(server, config)
         if config.own_socket is not None:
@@ -71,11 +77,11 @@ def bind(config: ServerConfig) -> tuple[Any, str]:
     return server, f"{config.listen.rpartition(':')[0]}:{port}"
 
 
-def _guards(config: ServerConfig) -> list[Guard]:
+def _guards(config: ServerConfig, turned_away: Counter[str] | None) -> list[Guard]:
     if config.access is None:
         return []
     own = () if config.own_token is None else (own_grant(config.own_token),)
-    return [Guard(Grants((*load_grants(config.access).grants, *own)))]
+    return [Guard(Grants((*load_grants(config.access).grants, *own)), turned_away)]
 
 
 def _add_port(server: Any, config: ServerConfig) -> int:

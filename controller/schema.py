@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 
+from paritas.controller.census import TABLES as CENSUS_TABLES
 from paritas.controller.promotion.tables import TABLES as PROMOTION_TABLES
 from paritas.controller.routing.tables import TABLES as ROUTING_TABLES
 from paritas.errors import UsageError
@@ -51,7 +52,7 @@ _TABLES = (
 
 # Tables of the other parts of the controller, each list its own: created wherever they are missing, so that
 # a log of this VERSION that is older than a part gains what the part needs.
-_REGISTERED = (PROMOTION_TABLES, ROUTING_TABLES)
+_REGISTERED = (PROMOTION_TABLES, ROUTING_TABLES, CENSUS_TABLES)
 
 
 def open_log(path: Path) -> sqlite3.Connection:

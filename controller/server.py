@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import CancelledError, Future
 from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from types import TracebackType
@@ -19,6 +20,7 @@ from grpc_reflection.v1alpha import reflection
 
 from paritas.clock import Clock, SystemClock
 from paritas.controller.background import running
+from paritas.controller.census import Promotions, census
 from paritas.controller.config import ServerConfig
 from paritas.controller.core import Core
 from paritas.controller.hub import End, EndReason, Hub
@@ -27,11 +29,13 @@ from paritas.controller.listening import bind, make_private
 from paritas.controller.promotion.service import SERVICE as PROMOTIONS
 from paritas.controller.promotion.serving import promoting
 from paritas.controller.route_service import SERVICE as ROUTES
+from paritas.controller.routing.loop import RoutingLoop
 from paritas.controller.routing.serving import routing
 from paritas.controller.service import EscalationService
 from paritas.controller.silences import SilenceBook
 from paritas.controller.store import Store
 from paritas.controller.store_thread import StoreThread
+from paritas.controller.vitals import Vitals, vitals_of
 from paritas.controller.wire import silence_of
 from paritas.errors import ParitasError
 from paritas.proto.v1 import escalation_pb2 as pb
@@ -75,6 +79,10 @@ class EscalationServer:
         self._clock = clock or SystemClock()
         self._stack = AsyncExitStack()
         self._core: Core | None = None
+        self._routes: RoutingLoop | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._turned_away: Counter[str] = Counter()
+        self._promotions = Promotions()
         self.target = ""
 
     async def __aenter__(self) -> Self:
@@ -85,17 +93,44 @@ class EscalationServer:
             housekeeping = asyncio.create_task(_keep_house(core))
             stack.push_async_callback(_cancel, housekeeping)
             self._stack, self._core = stack.pop_all(), core
+        self._loop = asyncio.get_running_loop()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._loop = None  # before anything is closed: who asks now is answered nothing
         await self._stack.aclose()
 
     @property
     def counts(self) -> Counter[str]:
         """Entries appended and duplicates, and streams ended by reason."""
         return Counter() if self._core is None else self._core.journal.counts + self._core.hub.counts
+
+    def vitals(self, *, timeout_s: float) -> Vitals | None:
+        """Ask, from another thread, how it does; None if nobody answered in time, or it is not entered.
+
+        Raises
+        ------
+        TransientError, RefusalError
+            The log cannot be read.
+        """
+        if (loop := self._loop) is None:
+            return None
+        asked: Future[Vitals] = asyncio.run_coroutine_threadsafe(self._vitals(), loop)
+        try:
+            return asked.result(timeout_s)
+        except (TimeoutError, CancelledError):
+            asked.cancel()
+            return None
+
+    async def _vitals(self) -> Vitals:
+        core, routes = self._core, self._routes
+        assert core is not None, "asked of a server that was entered"
+        assert routes is not None, "asked of a server that was entered"
+        found = await core.store.run(census, self._promotions, folder=core.config.database.parent)
+        self._promotions = found.promotions
+        return vitals_of(core, routes, found, turned_away=self._turned_away)
 
     async def _make_core(self, stack: AsyncExitStack, checks: Any) -> Core:
         config, clock = self._config, self._clock
@@ -109,12 +144,12 @@ class EscalationServer:
         return Core(config, clock, store, hub, journal, silences)
 
     async def _listen(self, core: Core, stack: AsyncExitStack, checks: Any) -> None:
-        server, self.target = bind(self._config)
+        server, self.target = bind(self._config, self._turned_away)
         pb_grpc.add_EscalationServiceServicer_to_server(EscalationService(core), server)
         health_pb2_grpc.add_HealthServicer_to_server(checks, server)
         promotions = promoting(self._config.promotion, core.store, server, clock=self._clock)
         ledger = await stack.enter_async_context(promotions)
-        routes = await stack.enter_async_context(routing(core, server))
+        routes = self._routes = await stack.enter_async_context(routing(core, server))
         names = (SERVICE, ROUTES, PROMOTIONS, _HEALTH, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, server)
         await checks.set(SERVICE, _STATUS[True])

@@ -47,7 +47,11 @@ class EscalationService(pb_grpc.EscalationServiceServicer):
     @answered
     async def Publish(self, request: pb.PublishRequest, _context: Any) -> pb.PublishResponse:  # noqa: N802
         """Append a batch, all or nothing."""
-        drafts = admit(request.events, limits=self._core.config.limits)
+        try:
+            drafts = admit(request.events, limits=self._core.config.limits)
+        except RefusalError:
+            self._core.journal.counts["refused"] += 1
+            raise
         appended = await self._core.journal.append(drafts)
         return pb.PublishResponse(accepted=len(appended.events), duplicates=appended.duplicates)
 

@@ -22,7 +22,7 @@ from paritas.detectors.rosetta import RecentRosetta
 from paritas.detectors.sequences import Taken
 from paritas.detectors.verdicts import verdict_of, verdicts
 from paritas.records import Escalation, Role, State, TokenStatus, TokenTrace, Verdict
-from paritas.wire import Gap
+from paritas.wire import Gap, Roster
 
 __all__ = ["Detector", "TraceAccount"]
 
@@ -119,34 +119,48 @@ class Detector:
         return False
 
     def process(
-        self, traces: Iterable[TokenTrace], now_ns: int, *, gaps: Sequence[Gap] = (), agent: str = ""
+        self,
+        traces: Iterable[TokenTrace],
+        now_ns: int,
+        *,
+        gaps: Sequence[Gap] = (),
+        agent: str = "",
+        rosters: Sequence[Roster] = (),
     ) -> Iterator[Escalation]:
         """Take what a record held, in order, and yield the escalations it causes.
 
         Intervals of silence in the log before it are lived through first, so that judging a log
-        again says what watching it said.  `agent` is who wrote the record, empty for nobody.
+        again says what watching it said.  `agent` is who wrote the record, empty for nobody; `rosters` are whom it expects.
         """
         arrived = list(traces)
-        yield from self._hear(agent, now_ns, is_news=bool(arrived or gaps))
+        yield from self._hear(agent, now_ns, rosters, is_news=bool(arrived or gaps))
         if arrived or gaps:
             yield from self.observe((self._matched(trace, now_ns) for trace in arrived), now_ns)
             yield from self.miss(gaps, now_ns)
 
     def follow(
-        self, takens: Iterable[Taken], now_ns: int, *, gaps: Sequence[Gap] = (), agent: str = ""
+        self,
+        takens: Iterable[Taken],
+        now_ns: int,
+        *,
+        gaps: Sequence[Gap] = (),
+        agent: str = "",
+        rosters: Sequence[Roster] = (),
     ) -> Iterator[Escalation]:
         """Take what matchers elsewhere made of the traces of one record; all else is as in `process`."""
         told = list(takens)
-        yield from self._hear(agent, now_ns, is_news=bool(told or gaps))
+        yield from self._hear(agent, now_ns, rosters, is_news=bool(told or gaps))
         yield from self.observe((self._followed(taken, now_ns) for taken in told), now_ns)
         yield from self.miss(gaps, now_ns)
 
-    def _hear(self, agent: str, now_ns: int, *, is_news: bool) -> Iterator[Escalation]:
+    def _hear(
+        self, agent: str, now_ns: int, rosters: Sequence[Roster], *, is_news: bool
+    ) -> Iterator[Escalation]:
         """A record came: time passes, unless it holds nothing and no clause asks who is there."""
         if is_news or self.evaluator.agents.clauses:
             yield from self.elapse(now_ns)
             yield from self.escalator.advance(now_ns)  # dwell times end also where traffic never pauses
-            yield from self._escalate(self.evaluator.agents.hear(agent, now_ns))
+            yield from self._escalate(self.evaluator.agents.hear(agent, now_ns, rosters))
 
     def miss(self, gaps: Sequence[Gap], now_ns: int) -> Iterator[Escalation]:
         """Learn of lost records: from now on nothing passes, until the log is whole again."""
@@ -229,7 +243,7 @@ class Detector:
             return self.refit.report(crossing)
         verdict = verdict_of(self.evaluator, crossing.clause, crossing.slice)
         if crossing.clause.statistic == AGENT_SILENCE:
-            return Report(verdict, (), ())
+            return Report(verdict, self.evaluator.agents.findings(verdict), ())
         state = self.evaluator.states.get(crossing.slice)
         worst = tuple(trace_id for _, trace_id in state.worst) if state else ()
         violated = [v for v in self.verdicts() if v.slice == crossing.slice and v.state is State.VIOLATED]

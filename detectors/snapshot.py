@@ -18,7 +18,8 @@ from paritas.errors import PermanentError
 
 __all__ = ["dump", "load"]
 
-FORMAT = 5  # 2: gaps; 3: where and when the drift is, what peers print; 4: the refit gate; 5: windows, agents
+# 2: gaps; 3: where and when the drift is, what peers print; 4: the refit gate; 5: windows, agents; 6: rosters
+FORMAT = 6
 NUMPY = {
     ("numpy", "ndarray"),
     ("numpy", "dtype"),

@@ -20,6 +20,7 @@ from tables_wire import (
     event_table,
     header_table,
     reading_attribute_table,
+    roster_attribute_table,
     rpc_table,
 )
 
@@ -208,6 +209,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "agent-fields": agent_fields,
     "agent-attributes": agent_attribute_table,
     "reading-attributes": reading_attribute_table,
+    "roster-attributes": roster_attribute_table,
     "attributes": attribute_table,
     "answers": answer_table,
     "counters": counter_table,

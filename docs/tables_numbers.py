@@ -7,12 +7,22 @@ from markdown_table import markdown
 from tables_counters import agent_metrics
 from tables_rosetta import ENTRIES
 
+from paritas.agent.health import Health
 from paritas.collectors.emitter_queue import EmitterReading
 from paritas.collectors.openai.tally import Tally
 from paritas.collectors.openai.tally import page as proxy_page
+from paritas.commands.contract_watch import ContractCounts
+from paritas.commands.control_health import ControlReading, FeedReading, control_families
+from paritas.commands.exposition import Family, exposition
 from paritas.commands.live_reading import Reading, prometheus_text
+from paritas.commands.loop_reading import LoopReading, loop_families
 from paritas.commands.numbers import Group, Number, groups
+from paritas.commands.roster_page import RosterReading, roster_families
 from paritas.contracts.catalogue import CATALOGUE, Statistic, Test
+from paritas.controller.census import Census, Promotions
+from paritas.controller.operator.counts import Counts
+from paritas.controller.operator.counts import prometheus_text as operator_page
+from paritas.controller.vitals import Vitals
 
 __all__ = ["helped", "number_of", "number_tables", "shown", "told_by_code"]
 
@@ -36,10 +46,25 @@ def told_by_code() -> Mapping[str, Mapping[str, tuple[str, str]]]:
     pages = {
         "agent-metrics": agent,
         "proxy-metrics": proxy,
-        "detect-metrics": helped(prometheus_text(Reading("c"))),
+        "detect-metrics": helped(prometheus_text(Reading("c")) + exposition(_detect_families())),
+        "control-metrics": helped(exposition(_control_families())),
+        "operator-metrics": helped(operator_page(Counts())),
+        "roster-metrics": helped(exposition(roster_families(RosterReading(), Health(True, ())))),
     }
     told = {key: {name: (says, "") for name, says in page.items()} for key, page in pages.items()}
     return {**told, "rosetta": {name: (e.formula, e.source) for name, e in ENTRIES.items()}}
+
+
+def _detect_families() -> Iterator[Family]:
+    """What `paritas detect` tells of its loop."""
+    return loop_families(LoopReading(), ContractCounts(), Health(True, ()), started_s=0.0)
+
+
+def _control_families() -> Iterator[Family]:
+    """What `paritas control` tells when everything is there."""
+    told = Vitals(True, Census(0, 0, {}, Promotions()))
+    reading = ControlReading(told, 0, feed=FeedReading(0, 0, 0, 0))
+    return control_families(reading, Health(True, ()), started_s=0.0)
 
 
 def shown(group: Group) -> Iterator[Number]:

@@ -16,6 +16,7 @@ __all__ = [
     "event_table",
     "header_table",
     "reading_attribute_table",
+    "roster_attribute_table",
     "rpc_table",
 ]
 
@@ -59,6 +60,14 @@ def reading_attribute_table() -> str:
         for a in _registry()["reading_attributes"]
     )
     return markdown(("span", "attribute", "type", "unit", "meaning"), rows)
+
+
+def roster_attribute_table() -> str:
+    """Every attribute of the span that says who is expected to report."""
+    rows = (
+        (f"`{a['name']}`", a["type"], a["unit"], a["description"]) for a in _registry()["roster_attributes"]
+    )
+    return markdown(("attribute", "type", "unit", "meaning"), rows)
 
 
 def header_table() -> str:

@@ -1,7 +1,7 @@
 """OTLP/HTTP: ``POST /v1/traces`` with a serialized ``ExportTraceServiceRequest``, plain or gzip."""
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import AbstractContextManager
 from http import HTTPStatus
 from io import BufferedReader
@@ -142,7 +142,7 @@ def otlp_answer(reply: Reply) -> bytes:
 
 
 def unix_receiver(
-    path: Path, intake: Intake, *, uids: Callable[[], frozenset[int]], is_shared: bool, max_body_bytes: int
+    path: Path, intake: Intake, *, uids: Callable[[], Container[int]], is_shared: bool, max_body_bytes: int
 ) -> HttpReceiver:
     """Return a receiver on a Unix socket that talks to some users only; the kernel says who they are.
 

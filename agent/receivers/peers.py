@@ -3,7 +3,7 @@
 import os
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 __all__ = ["Peer", "allowed_uids", "peer_of"]
@@ -26,6 +26,21 @@ def peer_of(connection: socket.socket) -> Peer:
     return Peer(*CREDENTIALS.unpack(packed))
 
 
-def allowed_uids(others: Iterable[int]) -> frozenset[int]:
-    """Return the users that may send: this process's own, and the configured ones."""
-    return frozenset({os.geteuid(), *others})
+class _Everyone:
+    """Contains every user: where the folder of the socket decides who reaches it."""
+
+    def __contains__(self, uid: object) -> bool:
+        return True
+
+
+def allowed_uids(others: Iterable[int], *, any_user: bool = False) -> Container[int]:
+    """Return the users that may send: this process's own and the configured ones, or all.
+
+    Examples
+    --------
+    >>> 1000 in allowed_uids([1000]), 4_000_000 in allowed_uids([1000])
+    (True, False)
+    >>> 4_000_000 in allowed_uids([], any_user=True)
+    True
+    """
+    return _Everyone() if any_user else frozenset({os.geteuid(), *others})

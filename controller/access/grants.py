@@ -20,6 +20,7 @@ __all__ = ["Grant", "Grants", "add_grant", "load_grants", "own_grant"]
 
 _TOKEN_BYTES = 32
 _OTHERS = 0o077
+_OTHERS_THAN_GROUP = 0o037
 _OWNER = "owner of the data folder"
 
 
@@ -69,17 +70,27 @@ def load_grants(path: Path) -> Grants:
         It cannot be read, others may write or read it, or a line is wrong (with its number).
     """
     try:
-        mode = path.stat().st_mode
+        status = path.stat()
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise UsageError(f"cannot read access file {str(path)!r}: {reason}") from error
-    if mode & _OTHERS:
+    if _is_open(status, os.geteuid()):
         message = f"access file {str(path)!r} is open to others"
         raise UsageError(message, hint=f"chmod 600 {path}")
     grants = tuple(_parsed(lines, path))
     _refuse_doubles(grants, path)
     return Grants(grants)
+
+
+def _is_open(status: os.stat_result, own_uid: int) -> bool:
+    """Whether others may read or write the file that has this status.
+
+    A group may read a file of root's that this process cannot own: so Kubernetes hands a secret to a pod that is not
+    root, as ``root:fsGroup`` and 0440.
+    """
+    is_handed_by_root = status.st_uid == 0 and own_uid != 0
+    return bool(status.st_mode & (_OTHERS_THAN_GROUP if is_handed_by_root else _OTHERS))
 
 
 def add_grant(path: Path, name: str, role: Role, *, subject: str = "") -> str:

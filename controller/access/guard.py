@@ -23,6 +23,8 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships no 
     ----------
     grants : Grants
         Who may do what.
+    counts : Counter, optional
+        Somebody else's, to count in.
 
     Attributes
     ----------
@@ -30,9 +32,9 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships no 
         Calls turned away: ``unknown`` and ``forbidden``.
     """
 
-    def __init__(self, grants: Grants) -> None:
+    def __init__(self, grants: Grants, counts: Counter[str] | None = None) -> None:
         self._grants = grants
-        self.counts: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter() if counts is None else counts
 
     async def intercept_service(
         self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any

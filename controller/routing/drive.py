@@ -70,6 +70,8 @@ class Drive:
         What the last turn found.
     counts : Counter of str
         Turns by how they ended, and faults of the driver itself.
+    told : Counter of Outcome
+        Changes of routes, by what became of them.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class Drive:
         self._random = Random(fleet.policy)  # noqa: S311  # spreads waits, keeps no secret
         self.shown = Shown()
         self.counts: Counter[str] = Counter()
+        self.told: Counter[Outcome] = Counter()
 
     @property
     def name(self) -> str:
@@ -185,6 +188,7 @@ class Drive:
             if applied and self._told.get(route.key) != (route.revision, applied.outcome):
                 entries.append(self._entry(route, AuditKind.APPLIED, _said(self.name, applied)))
                 self._told[route.key] = (route.revision, applied.outcome)
+                self.told[applied.outcome] += 1
         if entries:
             await self._record(entries)
 

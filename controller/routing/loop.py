@@ -21,7 +21,7 @@ from paritas.controller.hub import End, EndReason, Hub, Outbox
 from paritas.controller.model import IncidentRow, LoggedEvent
 from paritas.controller.routing import rows
 from paritas.controller.routing.asks import Seen
-from paritas.controller.routing.audit import AuditEntry
+from paritas.controller.routing.audit import AuditEntry, AuditKind
 from paritas.controller.routing.declared import Declared
 from paritas.controller.routing.desired import Decision, Round, decide, due_ns
 from paritas.controller.routing.drive import Drive
@@ -62,6 +62,8 @@ class RoutingLoop:
         What is wanted and what is so, by policy.
     counts : Counter of str
         Rounds, and rounds that failed.
+    decided : Counter of (policy, kind)
+        Lines of the audit log that decisions gave.
 
     Raises
     ------
@@ -89,6 +91,7 @@ class RoutingLoop:
         self._stack = AsyncExitStack()
         self.places: dict[str, Place] = {}
         self.counts: Counter[str] = Counter()
+        self.decided: Counter[tuple[str, AuditKind]] = Counter()
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
@@ -156,6 +159,7 @@ class RoutingLoop:
         if decision.audit or _lasting(before) != _lasting(decision.memory):
             await self._store.run(rows.keep, policy, seq, decision.memory, decision.audit)
         self._memories[policy] = decision.memory
+        self.decided.update((policy, entry.kind) for entry in decision.audit)
         await self._publish(policy, decision)
         return due_ns(decision.memory, given)
 

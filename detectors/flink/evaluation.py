@@ -72,7 +72,9 @@ class OrderedEvaluation:
 
     def _judge(self, event: Arrived) -> Iterator[Escalation]:
         self._log_ns = max(self._log_ns, event.log_ns)
-        yield from self.detector.follow(event.takens, self._log_ns, gaps=event.gaps, agent=event.agent)
+        yield from self.detector.follow(
+            event.takens, self._log_ns, gaps=event.gaps, agent=event.agent, rosters=event.rosters
+        )
 
 
 def verdict_line(contract_digest: str, verdicts: Sequence[Verdict]) -> str:

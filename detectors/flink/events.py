@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from paritas.detectors.sequences import Taken
-from paritas.wire import Gap
+from paritas.wire import Gap, Roster
 
 __all__ = ["Arrival", "Arrived", "Beat"]
 
@@ -43,6 +43,8 @@ class Arrived:
         What the record says is lost.
     agent : str
         Who wrote it; empty for nobody.
+    rosters : tuple of Roster
+        Whom it says to expect.
     """
 
     log_ns: int
@@ -51,6 +53,7 @@ class Arrived:
     takens: tuple[Taken, ...]
     gaps: tuple[Gap, ...] = ()
     agent: str = ""
+    rosters: tuple[Roster, ...] = ()
 
     @property
     def place(self) -> tuple[int, int, int]:

@@ -38,9 +38,10 @@ class KeyedPairing:
             continue
         takens = tuple(self._matcher.take(trace, arrival.log_ns) for trace in held.traces)
         agent = arrival.origin[0] if arrival.origin else ""
-        if not takens and not held.gaps and not agent:
+        if not takens and not held.gaps and not agent and not held.rosters:
             return None
-        return Arrived(arrival.log_ns, arrival.partition, arrival.offset, takens, held.gaps, agent)
+        place = arrival.log_ns, arrival.partition, arrival.offset
+        return Arrived(*place, takens, held.gaps, agent, held.rosters)
 
     def _is_repeat(self, origin: tuple[str, ...]) -> bool:
         if not origin:

@@ -39,6 +39,25 @@ def test_without_a_name_it_has_the_hosts():
     assert read(SMALL.replace("name: pod-7\n", "")).name
 
 
+def test_without_a_name_the_surroundings_may_tell_it(monkeypatch):
+    monkeypatch.setenv("PARITAS_AGENT_NAME", "train-0-x7k2p")
+    assert read(SMALL.replace("name: pod-7\n", "")).name == "train-0-x7k2p"
+    assert read(SMALL).name == "pod-7"
+
+
+def test_a_name_from_the_surroundings_that_is_none_is_refused(monkeypatch):
+    monkeypatch.setenv("PARITAS_AGENT_NAME", "a/b")
+    assert refusal(SMALL.replace("name: pod-7\n", "")) == (
+        "[config] agent.yaml:1:1: PARITAS_AGENT_NAME is 'a/b', which is no name\n"
+        "  hint: write letters, digits, '.', '_' and '-', at most 128"
+    )
+
+
+def test_everyone_may_send_where_the_file_says_so():
+    receivers = read(SMALL.replace("paritas.sock}", "paritas.sock, any_user: true}")).receivers
+    assert (receivers.any_user, receivers.is_shared, receivers.peer_uids) == (True, True, ())
+
+
 def test_every_field_reaches_its_place(tmp_path):
     (tmp_path / "password").write_text("secret\n")
     config = read(f"""\
@@ -88,6 +107,7 @@ grace: 3s
     assert (spool.max_age_s, spool.refuse_when_full) == (7200.0, True)
     assert (spool.sync, spool.sync_interval_s) == (SyncMode.ALWAYS, 0.1)
     receivers = config.receivers
+    assert (receivers.any_user, receivers.is_shared) == (False, True)
     assert (receivers.peer_uids, receivers.http_listen, receivers.grpc_listen) == (
         (1000, 1001),
         "127.0.0.1:4318",

@@ -60,7 +60,7 @@ def test_a_stale_page_is_named_and_mended(tmp_path):
 
 
 # Their blocks are files of another kind: read below, or in the tests of that file.
-OTHER_FILES = {"agent", "notifications", "routing"}
+OTHER_FILES = {"agent", "deploy", "notifications", "operator", "routing"}
 
 
 def test_the_receivers_shown_load(tmp_path):

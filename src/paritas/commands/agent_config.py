@@ -1,5 +1,7 @@
 """The agent's configuration file → `AgentConfig`; every fault with its place, all in one go."""
 
+import os
+import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +19,7 @@ from paritas.agent.config import (
 from paritas.agent.eventlog import SyncMode
 from paritas.agent.eventlog.kafka_settings import Compression, KafkaSettings, Sasl, SaslMechanism, Tls
 from paritas.agent.retry import Backoff
-from paritas.commands.agent_table import FILE
+from paritas.commands.agent_table import FILE, NAME
 from paritas.contracts.compose import compose, decode
 from paritas.contracts.found import Fields
 from paritas.contracts.problems import Problems
@@ -94,7 +96,7 @@ def _placed(fields: Fields) -> AgentConfig:
     """Build the records; what they refuse of themselves is placed at the section it stands in."""
     try:
         return AgentConfig(
-            name=fields.get("name") or _host_name(),
+            name=fields.get("name") or _own_name(),
             spool=_at(fields, "spool", _spool),
             target=_target(fields),
             receivers=_at(fields, "receivers", _receivers),
@@ -116,8 +118,14 @@ def _at(fields: Fields, name: str, build: Any) -> Any:
         raise ConfigError(f"{section.place}: {name}: {error}", hint=error.hint) from error
 
 
-def _host_name() -> str:
-    return socket.gethostname() or "agent"
+def _own_name() -> str:
+    """What the surroundings call this agent: a pod's host name is not always the pod's name."""
+    told = os.environ.get("PARITAS_AGENT_NAME")
+    if told and not re.fullmatch(NAME.pattern, told):
+        raise UsageError(
+            f"PARITAS_AGENT_NAME is {told!r}, which is no name", hint=f"write {NAME.hint}, at most 128"
+        )
+    return told or socket.gethostname() or "agent"
 
 
 def _told(fields: Fields, **names: str) -> dict[str, Any]:
@@ -146,6 +154,7 @@ def _receivers(fields: Fields) -> ReceiverSettings:
     return ReceiverSettings(
         unix_path=Path(unix.get("path")) if "path" in unix else None,
         peer_uids=unix.values("uids"),
+        any_user=unix.get("any_user", False),
         http_listen=fields.record("http").get("listen", ""),
         grpc_listen=fields.record("grpc").get("listen", ""),
         **_same(fields, "max_body_bytes", "max_pending_bytes"),
@@ -168,7 +177,7 @@ def _target(fields: Fields) -> Target:
     at = fields.at("destination")
     kind, told = at.value
     try:
-        return _embedded(told) if kind == "embedded" else kafka_of(told, fields.get("name") or _host_name())
+        return _embedded(told) if kind == "embedded" else kafka_of(told, fields.get("name") or _own_name())
     except UsageError as error:
         raise ConfigError(f"{at.place}: destination.{kind}: {error}", hint=error.hint) from error
 

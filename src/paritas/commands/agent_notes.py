@@ -39,6 +39,19 @@ class AgentNotes:
             if report.note != before:
                 log.warning("An agent is %s.", report.note, extra={"agent": report.agent})
 
+    def counts(self) -> dict[str, int]:
+        """Return how many were heard, by whether they say they are ready.
+
+        Examples
+        --------
+        >>> notes = AgentNotes()
+        >>> notes.note([AgentHealth("pod-7", "ready")])
+        >>> notes.counts()
+        {'ready': 1, 'not_ready': 0}
+        """
+        ready = sum(note == READY for note in self._notes.values())
+        return {"ready": ready, "not_ready": len(self._notes) - ready}
+
     def text(self) -> str:
         """Return how many were heard, and which of them are not ready."""
         poor = sorted(agent for agent, note in self._notes.items() if note != READY)

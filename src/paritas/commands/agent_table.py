@@ -54,6 +54,11 @@ UNIX = Record(
             Listing(Whole(0, (1 << 32) - 2), is_set=True),
             "users that may send, beside the agent's own",
         ),
+        Field(
+            "any_user",
+            Flag(),
+            "whether everyone who reaches the socket may send: for a volume of one pod (default false)",
+        ),
     ),
 )
 LISTEN = Record(
@@ -141,7 +146,9 @@ HEALTH = Record(
 FILE = Record(
     "agent configuration",
     (
-        Field("name", NAME, "name in the headers of every record (default the host's name)"),
+        Field(
+            "name", NAME, "name in the headers of every record (default PARITAS_AGENT_NAME, else the host's)"
+        ),
         Field("spool", SPOOL, "what is kept until it is delivered", is_required=True),
         Field("receivers", RECEIVERS, "where spans come in", is_required=True),
         Field("destination", Tagged((EMBEDDED, KAFKA)), "where records go", is_required=True),

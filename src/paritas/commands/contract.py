@@ -22,6 +22,7 @@ def register(subparsers: Verbs) -> None:
     _add_lint(verbs)
     _add_show(verbs)
     _add_diff(verbs)
+    _add_cluster(verbs)
 
 
 def _verb(
@@ -63,6 +64,21 @@ def _add_show(verbs: Verbs) -> None:
     schema.add_argument(
         "file", nargs="?", metavar="FILE", help="print this contract as its resolved document"
     )
+    schema.add_argument(
+        "--crd", action="store_true", help="print the Kubernetes CustomResourceDefinition instead"
+    )
+
+
+def _add_cluster(verbs: Verbs) -> None:
+    export = _verb(verbs, "export", "print a contract as the object of a Kubernetes cluster")
+    export.add_argument("file", metavar="FILE", help="contract file or preset name")
+    export.add_argument("--namespace", metavar="NAME", default="", help="namespace to write into it")
+    back = _verb(verbs, "import", "print the contract that is in an object of a Kubernetes cluster")
+    back.add_argument(
+        "file",
+        metavar="FILE",
+        help="what kubectl get kernelcontracts NAME -o yaml wrote; - for standard input",
+    )
 
 
 def _add_diff(verbs: Verbs) -> None:
@@ -79,7 +95,8 @@ def _runner(verb: str) -> Callable[[argparse.Namespace], int]:
     """Import the verbs only when one runs: the parser is built for every command."""
 
     def run(arguments: argparse.Namespace) -> int:
-        code: int = getattr(import_module("paritas.commands.contract_verbs"), f"run_{verb}")(arguments)
+        module = "contract_cluster" if verb in {"export", "import"} else "contract_verbs"
+        code: int = getattr(import_module(f"paritas.commands.{module}"), f"run_{verb}")(arguments)
         return code
 
     return run

@@ -126,7 +126,11 @@ def run_presets(args: argparse.Namespace) -> int:
 
 
 def run_schema(args: argparse.Namespace) -> int:
-    """Print the JSON Schema, or one contract resolved."""
+    """Print the JSON Schema, the definition for a cluster, or one contract resolved."""
+    if args.crd:
+        from paritas.commands.contract_cluster import say_definition
+
+        return say_definition(args)
     _say_json(json_schema() if args.file is None else resolved(load_named(args.file)))
     return OK
 

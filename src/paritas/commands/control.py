@@ -16,6 +16,8 @@ from paritas.commands.routes_option import add_routes_option, declared_routes
 from paritas.errors import TransientError
 
 if TYPE_CHECKING:
+    from paritas.clock import Clock
+    from paritas.commands.control_page import ControlWatch
     from paritas.commands.escalation_feed import EscalationFeed, OpenReader
     from paritas.controller.config import ServerConfig, TlsFiles
 
@@ -50,6 +52,12 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         metavar="TOPIC",
         default="paritas.escalations",
         help="their topic (default: paritas.escalations)",
+    )
+    parser.add_argument(
+        "--health",
+        metavar="HOST:PORT",
+        default="",
+        help="serve /healthz, /readyz and /metrics over HTTP there (default: nowhere)",
     )
     add_routes_option(parser)
     add_notify_option(parser)
@@ -92,13 +100,19 @@ def run(arguments: argparse.Namespace) -> int:
 
     clock = SystemClock()
     gc.set_threshold(*_GC_THRESHOLDS)
-    with stop_signals() as stop, _serving(arguments) as (target, feed):
+    with (
+        stop_signals() as stop,
+        _page(arguments, clock) as watch,
+        _serving(arguments, watch) as (target, feed),
+    ):
         sys.stdout.write(f"escalations: {target} (gRPC)\n")
         if arguments.promotion_http:
             sys.stdout.write(f"verdicts: http://{arguments.promotion_http}/v1/verdict\n")
         sys.stdout.flush()
         while not clock.wait(stop, timeout_s=3600.0):
             pass
+        if watch is not None:
+            watch.is_draining = True
     if feed is not None:
         sys.stdout.write(
             f"taken from topic {arguments.escalations!r}: {feed.published} escalations, {feed.refused} refused, {feed.lost} lost\n"
@@ -107,21 +121,42 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _serving(arguments: argparse.Namespace) -> "Iterator[tuple[str, EscalationFeed | None]]":
+def _page(arguments: argparse.Namespace, clock: "Clock") -> "Iterator[ControlWatch | None]":
+    """Serve health from before the server starts until after it ended; None if nobody asks for it."""
+    if not arguments.health:
+        yield None
+        return
+    from paritas.commands.control_page import serving_page
+
+    with serving_page(arguments.health, clock=clock) as (watch, address):
+        sys.stdout.write(f"health: http://{address}/readyz\n")
+        sys.stdout.flush()
+        yield watch
+
+
+@contextmanager
+def _serving(
+    arguments: argparse.Namespace, watch: "ControlWatch | None"
+) -> "Iterator[tuple[str, EscalationFeed | None]]":
     """Start the server, and the feed if one is asked for; yields the target and the feed."""
-    from paritas.controller.server import serving
+    from paritas.controller.background import running
+    from paritas.controller.server import EscalationServer
 
     open_reader = _open_reader(arguments) if arguments.escalations_from else None
     folder = DataFolder(arguments.data or default_folder(os.environ))
     folder.make()
     with ExitStack() as stack:
-        target = stack.enter_context(serving(_config(arguments, folder)))
-        reach = own_reach(arguments, folder, target)
+        made = EscalationServer(_config(arguments, folder))
+        server = stack.enter_context(running(made, name="escalation-server"))
+        reach = own_reach(arguments, folder, server.target)
         feed = _feed(stack, folder, reach, open_reader) if open_reader else None
+        if watch is not None:
+            watch.feed = feed
+            watch.follow(server)
         stack.enter_context(notifying(arguments.notify, folder, reach))
         folder.announce(Running(os.getpid(), reach.target, ""))
         stack.callback(folder.retract)
-        yield target, feed
+        yield server.target, feed
 
 
 def _config(arguments: argparse.Namespace, folder: DataFolder) -> "ServerConfig":

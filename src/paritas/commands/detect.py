@@ -4,23 +4,25 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paritas.commands.floor_limits import add_floor_options, floor_lines, load_with_floors
-from paritas.commands.live_options import add_metrics_options, exposed, places_of
+from paritas.commands.floor_limits import add_floor_options, contract_watch, floor_lines, load_with_floors
+from paritas.commands.live_options import Exposed, add_metrics_options, exposed, places_of
 from paritas.commands.places import DataFolder, default_folder
+from paritas.commands.reaching import Reach, add_identity_options, reach_to
 from paritas.errors import TransientError, UsageError
 
 if TYPE_CHECKING:
     from threading import Event
 
     from paritas.agent.eventlog import LogReader
-    from paritas.clock import Clock
-    from paritas.commands.detecting import DetectionLoop
-    from paritas.contracts.model import Contract
+    from paritas.commands.contract_watch import ContractWatch
+    from paritas.commands.detect_health import LoopState
+    from paritas.commands.detecting import DetectionLoop, Publish
 
 __all__ = ["register"]
 
@@ -33,7 +35,8 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "detect",
         help="judge an event log, in this process or on Apache Flink",
         description="Reads traces from an event log, judges them and escalates. State and positions are kept together: "
-        "killed at any moment and started again, it neither loses nor doubles an observation.",
+        "killed at any moment and started again, it neither loses nor doubles an observation. A contract file that "
+        "changes is taken over while it runs (engine process).",
     )
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--log", metavar="DIR", type=Path, help="an embedded event log, such as DATA/log")
@@ -68,6 +71,7 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     )
     add_floor_options(parser)
     add_metrics_options(parser)
+    add_identity_options(parser)
     _register_flink(parser.add_argument_group("engine flink"))
     parser.set_defaults(run=run)
 
@@ -101,27 +105,27 @@ def run(arguments: argparse.Namespace) -> int:
     """Judge until SIGINT or SIGTERM, or to the end; return 0."""
     if arguments.verdicts and not arguments.to_end:
         raise UsageError("--verdicts needs --to-end", hint="a log that goes on has no last verdict")
-    contract = load_with_floors(arguments.contract, arguments)
     if arguments.engine == "flink" and (arguments.metrics or arguments.otlp_metrics):
         message = "--metrics and --otlp-metrics need --engine process"
         raise UsageError(message, hint="on Flink read the metrics of the job itself")
     if arguments.engine == "flink":
         from paritas.commands.detect_flink import run_on_flink
 
+        contract = load_with_floors(arguments.contract, arguments)
         sys.stdout.write(floor_lines(contract))
         return run_on_flink(contract, arguments)
-    return _run_here(contract, arguments)
+    return _run_here(contract_watch(arguments), arguments)
 
 
-def _run_here(contract: "Contract", arguments: argparse.Namespace) -> int:
+def _run_here(watch: "ContractWatch", arguments: argparse.Namespace) -> int:
+    from paritas.commands.agent import signals
     from paritas.commands.detecting import watched
-    from paritas.commands.up import stop_signals
 
-    with stop_signals() as stop, _loop(contract, arguments, stop) as loop:
+    with signals() as (stop, asked), _loop(watch, arguments, stop, asked) as loop:
         if loop is None:  # told to stop before the log could be opened
             return 0
-        sys.stdout.write(f"judging {_place(arguments)} by {contract.name} {contract.version}\n")
-        sys.stdout.write(floor_lines(contract))
+        sys.stdout.write(f"judging {_place(arguments)} by {loop.contract.name} {loop.contract.version}\n")
+        sys.stdout.write(floor_lines(loop.contract))
         sys.stdout.flush()
         loop.run(stop)
         sys.stdout.write(
@@ -129,42 +133,75 @@ def _run_here(contract: "Contract", arguments: argparse.Namespace) -> int:
             f"{loop.published} escalations{watched(loop)}\n"
         )
         if arguments.verdicts:
-            from paritas.detectors.flink.evaluation import verdict_line
-
-            Path(arguments.verdicts).write_text(
-                verdict_line(contract.digest, loop.detector.verdicts()) + "\n"
-            )
+            _write_verdicts(loop, Path(arguments.verdicts))
     return 0
+
+
+def _write_verdicts(loop: "DetectionLoop", path: Path) -> None:
+    from paritas.detectors.flink.evaluation import verdict_line
+
+    path.write_text(verdict_line(loop.contract.digest, loop.detector.verdicts()) + "\n")
 
 
 @contextmanager
 def _loop(
-    contract: "Contract", arguments: argparse.Namespace, stop: "Event"
+    watch: "ContractWatch", arguments: argparse.Namespace, stop: "Event", asked: "Event"
 ) -> "Iterator[DetectionLoop | None]":
     """Open everything; None if it was told to stop while it waited for a broker."""
-    from paritas.agent.eventlog import Cursor
     from paritas.clock import SystemClock
-    from paritas.commands.detecting import DetectionLoop, LoopSettings
-    from paritas.controller.client import EscalationClient
+    from paritas.commands.contract_watch import Reloading
+    from paritas.controller.backoff import Backoff
 
     if not arguments.controller:
         raise UsageError("--engine process needs --controller", hint="start one with `paritas control`")
-    clock = SystemClock()
+    clock, reach = SystemClock(), reach_to(arguments.controller, arguments)
     with ExitStack() as stack:
-        client = stack.enter_context(EscalationClient(arguments.controller, clock=clock))
-        opened = _reader(arguments, clock, stop)
+        # One try: the loop tries again itself, and a signal is not kept waiting meanwhile.
+        client = stack.enter_context(reach.client(backoff=Backoff(tries=1)))
+        numbers = _exposed(stack, watch, reach, arguments)
+        opened = _reader(arguments, stop, partial(_waits, numbers.desk.state))
         if opened is None:
             yield None
             return
         reader = stack.enter_context(opened)
-        cursor = Cursor(_state_path(arguments))
-        settings = LoopSettings(deployment=arguments.deployment, to_end=arguments.to_end)
-        loop = DetectionLoop(contract, reader, cursor, publish=client.publish, clock=clock, settings=settings)
+        loop = _made(watch, reader, client.publish, arguments)
         stack.enter_context(loop)
-        page = stack.enter_context(exposed(loop, places_of(arguments), contract=contract.name, clock=clock))
-        if page:
-            sys.stdout.write(f"metrics on http://{page}/metrics\n")
+        numbers.follow(loop)
+        loop.on_turn = Reloading(watch, loop, asked=asked, clock=clock)
         yield loop
+
+
+def _made(
+    watch: "ContractWatch", reader: "LogReader", publish: "Publish", arguments: argparse.Namespace
+) -> "DetectionLoop":
+    from paritas.agent.eventlog import Cursor
+    from paritas.clock import SystemClock
+    from paritas.commands.detecting import DetectionLoop, LoopSettings
+
+    cursor = Cursor(_state_path(arguments))
+    settings = LoopSettings(deployment=arguments.deployment, to_end=arguments.to_end)
+    return DetectionLoop(
+        watch.contract, reader, cursor, publish=publish, clock=SystemClock(), settings=settings
+    )
+
+
+def _exposed(
+    stack: ExitStack, watch: "ContractWatch", reach: Reach, arguments: argparse.Namespace
+) -> Exposed:
+    """Serve health and numbers, from now on; a page also wants to know whether the controller is there."""
+    from paritas.clock import SystemClock
+
+    clock = SystemClock()
+    numbers = stack.enter_context(exposed(places_of(arguments), contract=watch.contract.name, clock=clock))
+    numbers.desk.contracts = watch.counts
+    if numbers.page:
+        from paritas.commands.grpc_health import ControllerProbe, HealthClient
+
+        sys.stdout.write(f"metrics on http://{numbers.page}/metrics\n")
+        sys.stdout.flush()
+        client = stack.enter_context(HealthClient(reach))
+        stack.enter_context(ControllerProbe(client, numbers.desk.state, clock=clock))
+    return numbers
 
 
 def _state_path(arguments: argparse.Namespace) -> Path:
@@ -175,22 +212,30 @@ def _state_path(arguments: argparse.Namespace) -> Path:
     return folder.cursor
 
 
-def _reader(arguments: argparse.Namespace, clock: "Clock", stop: "Event") -> "LogReader | None":
+def _reader(
+    arguments: argparse.Namespace, stop: "Event", on_wait: Callable[[TransientError], None]
+) -> "LogReader | None":
     """Open the log; a broker that is away is waited for, unless somebody waits for the end."""
     if arguments.log is not None:
         from paritas.agent.eventlog import EmbeddedReader
 
         return EmbeddedReader(arguments.log)
     from paritas.agent.eventlog.kafka_reader import KafkaReader
+    from paritas.clock import SystemClock
     from paritas.commands.kafka_place import kafka_place, when_served
 
+    clock = SystemClock()
     settings = kafka_place(arguments.kafka, topic=arguments.topic, client_id="paritas-detect")
     if arguments.to_end:
         return KafkaReader(settings, clock=clock)
-    return when_served(lambda: KafkaReader(settings, clock=clock), clock=clock, stop=stop, on_wait=_waits)
+    return when_served(lambda: KafkaReader(settings, clock=clock), clock=clock, stop=stop, on_wait=on_wait)
 
 
-def _waits(error: TransientError) -> None:
+def _waits(state: "LoopState", error: TransientError) -> None:
+    """Say it, on the console and on the page; the loop's first turn takes it back."""
+    from paritas.commands.detect_health import DetectTrouble
+
+    state.trouble = DetectTrouble.WAITING_FOR_LOG
     log.warning("Detection waits.", extra={"detail": str(error)})
 
 

@@ -15,13 +15,15 @@ from typing import Self
 from paritas.agent.eventlog import Cursor, LogReader, Saved, Stored
 from paritas.clock import Clock
 from paritas.commands.agent_notes import AgentNotes
+from paritas.commands.detect_health import DetectTrouble, LoopState, Stage
 from paritas.commands.log_order import LogOrder
 from paritas.commands.log_time import LogTime
 from paritas.contracts.model import Contract
+from paritas.controller.refusals import RefusalError, Refused
 from paritas.detectors import snapshot
 from paritas.detectors.decode import Decoder
 from paritas.detectors.pipeline import Detector
-from paritas.errors import PermanentError, TransientError, UsageError
+from paritas.errors import ParitasError, PermanentError, TransientError, UsageError
 from paritas.records import Escalation
 from paritas.wire import Gap, names
 
@@ -48,6 +50,8 @@ class LoopSettings:
         much a restart judges again.
     wait_s : float, seconds
         Pause after an empty read.
+    retry_s : float, seconds
+        Pause after a turn that failed.
     deployment : str
         Part of every escalation id.
     to_end : bool
@@ -61,6 +65,7 @@ class LoopSettings:
     idle_s: float = 1.0
     save_s: float = 2.0
     wait_s: float = 0.05
+    retry_s: float = 0.5
     deployment: str = ""
     to_end: bool = False
     renew_s: float = 240.0
@@ -82,7 +87,15 @@ class DetectionLoop:
     on_published : callable
         Told what was published, for a console.
     on_step : callable
-        Given the detector after each step, on the loop's thread, for live metrics.
+        Given the detector after each turn, on the loop's thread, for live metrics.
+    on_turn : callable
+        Called before each step, on the loop's thread, where another contract may be taken over.
+    state : LoopState
+        What `health` is judged by.
+    failures : int
+        Turns that failed and were tried again.
+    newest_ns, saved_ns : int
+        Unix ns at which the newest judged record was appended, and the state was saved last; 0 before.
 
     Raises
     ------
@@ -106,13 +119,18 @@ class DetectionLoop:
         self._publish = publish
         self._clock = clock
         self._settings = settings
-        self.detector = Detector(contract, deployment=settings.deployment, idle_s=settings.idle_s)
+        self.detector = self._new_detector(contract)
         self.decoder = Decoder()
         self.agents = AgentNotes()
-        self.published = 0
+        self.published = self.failures = self.newest_ns = self.saved_ns = 0
+        self.state = LoopState(clock.monotonic_ns())
+        self.on_turn: Callable[[], None] = lambda: None
         self.on_published: Callable[[Sequence[Escalation]], None] = lambda _: None
         self.on_step: Callable[[Detector], None] = lambda _: None
         self._unsent: list[Escalation] = []
+        self._said = ""
+        self._doing = DetectTrouble.WAITING_FOR_LOG  # what a failure now would be
+        self._ends: Mapping[int, int] | None = None
         self._order = LogOrder(reader, {}, batch=settings.batch)
         self._log_time = LogTime(clock)
         self._active_ns = clock.monotonic_ns()
@@ -127,9 +145,36 @@ class DetectionLoop:
         elif saved is not None:
             message = f"{self._cursor.path}: the state belongs to another event log"
             raise UsageError(message, hint="move it away to judge this log from its start")
-        ends = self._reader.end_offsets() if self._settings.to_end else None
-        self._order = LogOrder(self._reader, positions, batch=self._settings.batch, ends=ends)
+        self._ends = self._reader.end_offsets() if self._settings.to_end else None
+        self._order = self._ordered(positions)
         return self
+
+    def _new_detector(self, contract: Contract) -> Detector:
+        settings = self._settings
+        return Detector(contract, deployment=settings.deployment, idle_s=settings.idle_s)
+
+    def _ordered(self, positions: Mapping[int, int]) -> LogOrder:
+        return LogOrder(self._reader, positions, batch=self._settings.batch, ends=self._ends)
+
+    @property
+    def contract(self) -> Contract:
+        """What it judges by."""
+        return self._contract
+
+    def take_over(self, contract: Contract) -> None:
+        """Judge by another contract as a restart with it would: from the log's oldest record on.
+
+        Escalations of the old one that were not published yet still are.
+
+        Raises
+        ------
+        TransientError
+            The log cannot say where it begins; nothing has changed.
+        """
+        self._order = self._ordered(self._reader.start_offsets())
+        self._contract, self.detector = contract, self._new_detector(contract)
+        self._log_time = LogTime(self._clock)
+        self._active_ns = self._clock.monotonic_ns()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -155,18 +200,42 @@ class DetectionLoop:
         return self._order.skipped
 
     def run(self, stop: threading.Event) -> None:
-        """Step until `stop` is set or the end is reached; a transient error is waited out, never skipped."""
+        """Step until `stop` is set or the end is reached; a transient error is waited out, never skipped.
+
+        So is a controller that does not let us publish, unless somebody waits for the end: a token may
+        be renewed in place.
+        """
+        self.state.turn_ns, self.state.stage = self._clock.monotonic_ns(), Stage.RUNNING
         while not stop.is_set():
+            wait_s = self._settings.wait_s
             try:
+                self._doing = DetectTrouble.WAITING_FOR_LOG
+                self.on_turn()
                 if self._settings.to_end and self.caught_up():
                     self._finish()
                     return
-                taken = self.step()
-            except TransientError as error:
-                log.warning("Detection waits.", extra={"detail": str(error)})
-                taken = 0
-            if not taken:
-                self._clock.wait(stop, timeout_s=self._settings.wait_s)
+                wait_s = 0.0 if self.step() else wait_s
+                self.state.trouble, self._said = None, ""
+            except (TransientError, RefusalError) as error:
+                self._waits(error)
+                self.on_step(self.detector)  # what fails must be seen too
+                wait_s = self._settings.retry_s
+            self.state.turn_ns = self._clock.monotonic_ns()
+            if wait_s:
+                self._clock.wait(stop, timeout_s=wait_s)
+        self.state.stage = Stage.DRAINING
+
+    def _waits(self, error: ParitasError) -> None:
+        """Say why nothing goes on, once until something does; raise what no waiting mends."""
+        if isinstance(error, RefusalError):
+            if error.reason is not Refused.FORBIDDEN or self._settings.to_end:
+                raise error
+            self._doing = DetectTrouble.PUBLISH_REFUSED
+        self.failures += 1
+        self.state.trouble = self._doing
+        if str(error) != self._said:
+            self._said = str(error)
+            log.warning("Detection waits.", extra={"detail": self._said})
 
     def step(self) -> int:
         """Read and judge what is there; return how many records were taken.
@@ -179,9 +248,7 @@ class DetectionLoop:
         self._send()
         taken = sum(map(self._take, self._order.records()))
         now_ns = self._clock.monotonic_ns()
-        if taken:
-            self._active_ns = now_ns
-        elif now_ns - self._active_ns >= self._settings.idle_s * NS:
+        if now_ns - self._active_ns >= self._settings.idle_s * NS:
             self._pass_silence(now_ns)
         self._send()
         if now_ns >= self._renew_due_ns and self.caught_up():
@@ -210,6 +277,10 @@ class DetectionLoop:
         self._unsent.extend(self.detector.flush(self._clock.now_ns()))
         self._send()
 
+    def lag_records(self) -> int:
+        """Offsets that the log has and nobody judged yet; TransientError if it cannot be asked."""
+        return sum(max(end - self._order.positions.get(p, end), 0) for p, end in self._order.ends().items())
+
     def caught_up(self) -> bool:
         """Whether everything appended so far was judged and sent."""
         return not self._unsent and self._order.at_end()
@@ -217,14 +288,19 @@ class DetectionLoop:
     def _take(self, stored: Stored) -> int:
         """Judge one record; return 1."""
         self._log_time.see(stored.appended_ns)
+        self.newest_ns = stored.appended_ns
         self._miss(self._order.gaps, stored.appended_ns)
         headers = {name: value.decode(errors="replace") for name, value in stored.record.headers}
         if not self.detector.is_repeat(headers):
             held = self.decoder.take(stored.record.value)
+            if held.traces:  # reports of many agents come without a pause, and are no traffic
+                self._active_ns = self._clock.monotonic_ns()
             self.agents.note(held.health)
             agent = headers.get(names.HEADER_AGENT, "")
             self._unsent.extend(
-                self.detector.process(held.traces, stored.appended_ns, gaps=held.gaps, agent=agent)
+                self.detector.process(
+                    held.traces, stored.appended_ns, gaps=held.gaps, agent=agent, rosters=held.rosters
+                )
             )
         return 1
 
@@ -236,7 +312,9 @@ class DetectionLoop:
 
     def _send(self) -> None:
         if self._unsent:
+            self._doing = DetectTrouble.CONTROLLER_UNREACHABLE
             self._publish(self._unsent)
+            self._doing = DetectTrouble.WAITING_FOR_LOG
             sent, self._unsent = self._unsent, []
             self.published += len(sent)
             self.on_published(sent)
@@ -244,11 +322,13 @@ class DetectionLoop:
     def save(self) -> None:
         """Write state and positions in one piece, after what they rest on is durable."""
         start_ns = self._clock.monotonic_ns()
+        self._doing = DetectTrouble.STATE_NOT_SAVED
         self._reader.flush()
         self._cursor.save(
             Saved(self._reader.log_id, dict(self._order.positions), snapshot.dump(self.detector))
         )
-        end_ns = self._clock.monotonic_ns()
+        self._doing = DetectTrouble.WAITING_FOR_LOG
+        self.saved_ns, end_ns = self._clock.now_ns(), self._clock.monotonic_ns()
         self._save_due_ns = end_ns + max(round(self._settings.save_s * NS), SAVE_SHARE * (end_ns - start_ns))
 
 

@@ -44,6 +44,8 @@ class EscalationFeed(OwnThread):
     published, refused, lost : int
         Escalations handed on; records that hold none, or what the controller will never take; offsets
         that were expired or damaged before they were read.
+    turn_ns : int
+        Monotonic ns at which it last looked at the topic and handed everything on; at first, when it began.
     """
 
     def __init__(self, open_reader: OpenReader, cursor: Cursor, *, publish: Publish, clock: Clock) -> None:
@@ -51,6 +53,7 @@ class EscalationFeed(OwnThread):
         self._open_reader, self._cursor, self._publish, self._clock = open_reader, cursor, publish, clock
         self.published = self.refused = self.lost = 0
         self._said = ""
+        self.turn_ns = clock.monotonic_ns()
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -101,6 +104,7 @@ class EscalationFeed(OwnThread):
             self._cursor.save(Saved(reader.log_id, dict(order.positions)))
         if found:
             self._said = ""
+        self.turn_ns = self._clock.monotonic_ns()
         return len(found)
 
     def _hand_on(self, escalations: Sequence[Escalation], refusals: "Refusals") -> None:

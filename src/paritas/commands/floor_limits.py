@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from paritas.errors import UsageError
 
 if TYPE_CHECKING:
+    from paritas.commands.contract_watch import ContractWatch
     from paritas.contracts.model import Contract
 
-__all__ = ["add_floor_options", "floor_lines", "load_with_floors"]
+__all__ = ["add_floor_options", "contract_watch", "floor_lines", "load_with_floors"]
 
 
 def add_floor_options(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +53,21 @@ def load_with_floors(name: str, arguments: argparse.Namespace) -> "Contract":
 
     key = public_key(arguments.floors_key)
     return with_floors(contract, [(str(path), read_floor(path, key)) for path in arguments.floors])
+
+
+def contract_watch(arguments: argparse.Namespace) -> "ContractWatch":
+    """Read a contract with its floors, and watch the files it came from.
+
+    Raises
+    ------
+    UsageError, ContractError
+        As `load_with_floors`.
+    """
+    from paritas.commands.contract_watch import ContractWatch
+
+    key = [] if arguments.floors_key is None else [arguments.floors_key]
+    files = [Path(arguments.contract), *arguments.floors, *key]
+    return ContractWatch(lambda: load_with_floors(arguments.contract, arguments), files)
 
 
 def floor_lines(contract: "Contract") -> str:

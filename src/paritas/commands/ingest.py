@@ -14,6 +14,7 @@ from paritas.errors import UsageError
 if TYPE_CHECKING:
     from paritas.collectors.accounting import Accounting
     from paritas.collectors.dumps import Problem, ReadOptions
+    from paritas.commands.ingest_passes import Passes, PatientSender
     from paritas.records import TokenTrace
     from paritas.wire.sender import Sender
 
@@ -36,6 +37,12 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     )
     parser.add_argument("--data", type=Path, help="folder of the running instance")
     parser.add_argument(
+        "--agent",
+        metavar="TARGET",
+        default="",
+        help="send to this agent and to no instance of the folder: unix:/path or http://HOST:PORT",
+    )
+    parser.add_argument(
         "--run", dest="run_id", default="recording", help="run id of the traces (default: recording)"
     )
     parser.add_argument(
@@ -48,47 +55,120 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument(
         "--follow", action="store_true", help="go on as the (one) file or folder grows, until interrupted"
     )
+    _add_pass_options(parser.add_argument_group("traffic that never ends"))
     parser.set_defaults(run=run)
+
+
+def _add_pass_options(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument(
+        "--every",
+        metavar="DURATION",
+        default="",
+        help="send everything again so often, as new sequences of that moment, until interrupted",
+    )
+    group.add_argument(
+        "--passes", metavar="N", type=int, default=0, help="with --every: end after so many (default: never)"
+    )
+    group.add_argument(
+        "--then",
+        metavar="FILE",
+        nargs="+",
+        action="append",
+        default=[],
+        type=Path,
+        help="with --passes: go on with these for as many passes, then with the first again, until interrupted",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Send everything; problems go to standard error, one clear line each."""
     from paritas.clock import SystemClock
     from paritas.collectors.dumps import ReadOptions, read_dump
-    from paritas.wire.sender import Sender
 
+    passes = _passes(arguments)
     folder = DataFolder(arguments.data or default_folder(os.environ))
-    folder.running()
+    if arguments.agent:
+        folder.make()  # the key that names tokens lies there
+    else:
+        folder.running()
     extra = dict(map(_attribute, arguments.attribute))
     options = ReadOptions(
         folder.hasher(), run_id=arguments.run_id, base_ns=SystemClock().now_ns(), step_ns=STEP_NS
     )
+    sender = _sender(arguments.agent, folder)
     if arguments.follow:
-        return _follow(folder, arguments.paths, options, extra)
+        return _follow(sender, arguments.paths, options, extra)
+    if passes is not None:
+        return _repeat(sender, passes, options, extra)
     streams = [read_dump(path, options) for path in arguments.paths]
-    with Sender(folder.socket) as sender:
+    with sender:
         told = send_all(sender, _shown(streams, arguments.paths), extra)
+    return _end(told)
+
+
+def _passes(arguments: argparse.Namespace) -> "Passes | None":
+    """How often everything is sent; None for once."""
+    from paritas.commands.ingest_passes import Passes
+    from paritas.contracts.durations import parse_duration
+
+    if not arguments.every:
+        if arguments.passes or arguments.then:
+            raise UsageError("--passes and --then need --every", hint="such as --every 15s")
+        return None
+    if arguments.follow:
+        raise UsageError(
+            "--every and --follow exclude each other", hint="a growing file has no end to repeat"
+        )
+    try:
+        every_s = parse_duration(arguments.every)
+    except ValueError as error:
+        raise UsageError(f"--every {arguments.every!r} is no duration", hint="write 15s or 1m") from error
+    if every_s <= 0 or arguments.passes < 0:
+        raise UsageError("--every and --passes must be above 0", hint="such as --every 15s --passes 4")
+    if arguments.then and not arguments.passes:
+        raise UsageError("--then needs --passes", hint="the first recordings would never end")
+    acts = (tuple(arguments.paths), *map(tuple, arguments.then))
+    return Passes(every_s, acts, arguments.passes)
+
+
+def _sender(agent: str, folder: DataFolder) -> "Sender":
+    """The sender to an agent, or to the running instance of a folder; not yet entered."""
+    from paritas.otlp_http import target_of
+    from paritas.wire.sender import Sender
+
+    return Sender(target_of(agent, name="--agent") if agent else folder.socket)
+
+
+def _end(told: "Told") -> int:
+    """Say what was sent; return the exit code."""
     sys.stdout.write(told.line())
     return 3 if told.accounting.problems else 0
 
 
-def _follow(
-    folder: DataFolder, paths: Sequence[Path], options: "ReadOptions", extra: Mapping[str, str]
-) -> int:
+def _follow(sender: "Sender", paths: Sequence[Path], options: "ReadOptions", extra: Mapping[str, str]) -> int:
     """Send what is there and what is added, until SIGINT or SIGTERM."""
     from paritas.clock import SystemClock
     from paritas.collectors.dumps import follow
     from paritas.commands.up import stop_signals
-    from paritas.wire.sender import Sender
 
     if len(paths) != 1:
         raise UsageError(
             "--follow takes one file or folder", hint="start one `paritas ingest --follow` for each"
         )
-    with Sender(folder.socket) as sender, stop_signals() as stop:
-        told = send_all(sender, follow(paths[0], options, clock=SystemClock(), stop=stop), extra)
-    sys.stdout.write(told.line())
-    return 3 if told.accounting.problems else 0
+    with sender, stop_signals() as stop:
+        return _end(send_all(sender, follow(paths[0], options, clock=SystemClock(), stop=stop), extra))
+
+
+def _repeat(sender: "Sender", passes: "Passes", options: "ReadOptions", extra: Mapping[str, str]) -> int:
+    """Send everything pass after pass, until SIGINT or SIGTERM; an agent that is away is waited for."""
+    from paritas.clock import SystemClock
+    from paritas.commands.ingest_passes import PatientSender, paced
+    from paritas.commands.up import stop_signals
+
+    clock = SystemClock()
+    with sender, stop_signals() as stop:
+        items = paced(passes, options, clock=clock, stop=stop)
+        return _end(send_all(PatientSender(sender, clock=clock, stop=stop), items, extra))
 
 
 def _attribute(text: str) -> tuple[str, str]:
@@ -129,7 +209,9 @@ def alternate(streams: Sequence[Iterator["TokenTrace | Problem"]]) -> Iterator["
                 yield item
 
 
-def send_all(sender: "Sender", items: Iterable["TokenTrace | Problem"], extra: Mapping[str, str]) -> Told:
+def send_all(
+    sender: "Sender | PatientSender", items: Iterable["TokenTrace | Problem"], extra: Mapping[str, str]
+) -> Told:
     """Encode and send every trace; count problems and show the first of them."""
     from paritas.collectors.accounting import Accounting
     from paritas.records import TokenTrace

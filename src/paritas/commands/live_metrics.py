@@ -1,4 +1,4 @@
-"""Live numbers of a detection loop: a page for Prometheus, OTLP metrics for a collector.
+"""Live numbers of a detection loop: a page of health and metrics, OTLP metrics for a collector.
 
 The loop's thread makes a `Reading` now and then and puts it on the desk; the page and the pusher
 take the latest from there, so that neither ever waits for the detector, nor it for them.
@@ -6,19 +6,23 @@ take the latest from there, so that neither ever waits for the detector, nor it 
 
 import logging
 from http import HTTPStatus
-from io import BufferedReader
 from typing import TYPE_CHECKING
 
-from paritas.agent.http_message import Request, response
+from paritas.agent.health import Health
+from paritas.agent.health_page import health_page
 from paritas.agent.receivers.http_server import HttpServer
-from paritas.agent.receivers.listening import listen_tcp
 from paritas.clock import Clock
+from paritas.commands.contract_watch import ContractCounts
+from paritas.commands.detect_health import LoopState, judge
+from paritas.commands.exposition import exposition
 from paritas.commands.live_reading import Reading, otlp_metrics, prometheus_text, reading_of
+from paritas.commands.loop_reading import LoopReading, loop_families, loop_reading
 from paritas.commands.own_thread import OwnThread
 from paritas.errors import TransientError
 from paritas.otlp_http import OtlpClient, Target
 
 if TYPE_CHECKING:
+    from paritas.commands.detecting import DetectionLoop
     from paritas.detectors.pipeline import Detector
 
 __all__ = ["MetricsDesk", "MetricsPusher", "metrics_page"]
@@ -27,8 +31,7 @@ log = logging.getLogger(__name__)
 NS = 1_000_000_000
 PERIOD_S = 5.0
 TIMEOUT_S = 5.0
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-TEXT = "text/plain; charset=utf-8"
+READ_SHARE = 50  # reading takes at most about a fiftieth of the loop's time
 
 
 class MetricsDesk:
@@ -37,38 +40,66 @@ class MetricsDesk:
     Parameters
     ----------
     period_s : float, seconds
-        A reading is made at most so often.
+        A reading is made at most so often, and when the contract is another.
+
+    Attributes
+    ----------
+    latest, loop : Reading, LoopReading
+        Of the detector, and of the loop around it.
+    state : LoopState
+        What the loop says of itself now.
+    contracts : ContractCounts
+        What became of the contract's file.
     """
 
     def __init__(self, contract: str, *, clock: Clock, period_s: float = PERIOD_S) -> None:
         self._clock = clock
         self._period_ns = round(period_s * NS)
         self._due_ns = clock.monotonic_ns()
-        self.latest = Reading(contract)
+        self._started_s = clock.now_ns() / NS
+        self._digest = ""  # of the contract that was read last: another one is read at once
+        self._followed: DetectionLoop | None = None
+        self.latest, self.loop = Reading(contract), LoopReading()
+        self.state = LoopState(self._due_ns)
+        self.contracts = ContractCounts()
+
+    def follow(self, loop: "DetectionLoop") -> None:
+        """Read this loop from its next step on."""
+        self._followed = loop
+        loop.state, loop.on_step = self.state, self.note
 
     def note(self, detector: "Detector") -> None:
-        """Read the detector if it is time to."""
+        """Read the detector, and the loop that is followed, if it is time to."""
         now_ns = self._clock.monotonic_ns()
-        if now_ns >= self._due_ns:
-            self.latest = reading_of(detector)
-            self._due_ns = now_ns + self._period_ns
+        if now_ns < self._due_ns and detector.contract.digest == self._digest:
+            return
+        self._digest = detector.contract.digest
+        self.latest = reading_of(detector)
+        if self._followed is not None:
+            self.loop = loop_reading(self._followed)
+        took_ns = self._clock.monotonic_ns() - now_ns
+        self._due_ns = now_ns + max(self._period_ns, READ_SHARE * took_ns)
+
+    def health(self) -> Health:
+        """Return the judgement of now."""
+        return judge(self.state, self._clock.monotonic_ns(), is_stale=self.contracts.is_stale)
+
+    def page(self) -> str:
+        """Return the text that Prometheus reads."""
+        told = loop_families(self.loop, self.contracts, self.health(), started_s=self._started_s)
+        own = {"contract": self.latest.contract}
+        return prometheus_text(self.latest) + exposition(told, common=own)
 
 
 def metrics_page(listen: str, desk: MetricsDesk) -> HttpServer:
-    """Return the server of ``/metrics``; enter it to serve.
+    """Return the server of ``/metrics``, ``/healthz`` and ``/readyz``; enter it to serve.
 
     Raises
     ------
     UsageError
         The address cannot be bound.
     """
-
-    def answer(request: Request, _stream: BufferedReader) -> bytes:
-        if request.path.partition("?")[0] != "/metrics":
-            return response(HTTPStatus.NOT_FOUND, b"/metrics is served here\n", TEXT)
-        return response(HTTPStatus.OK, prometheus_text(desk.latest).encode(), CONTENT_TYPE)
-
-    return HttpServer(listen_tcp(listen), answer, name="metrics")
+    return health_page(listen, health=desk.health, page=desk.page)
 
 
 class MetricsPusher(OwnThread):

@@ -10,8 +10,9 @@ from paritas.clock import Clock
 
 if TYPE_CHECKING:
     from paritas.commands.detecting import DetectionLoop
+    from paritas.commands.live_metrics import MetricsDesk
 
-__all__ = ["NOWHERE", "MetricsPlaces", "add_metrics_options", "exposed", "places_of"]
+__all__ = ["NOWHERE", "Exposed", "MetricsPlaces", "add_metrics_options", "exposed", "places_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ def add_metrics_options(parser: argparse.ArgumentParser) -> None:
         "--metrics",
         metavar="HOST:PORT",
         default="",
-        help="serve /metrics for Prometheus: sequences, tokens, and what other frameworks would print",
+        help="serve /healthz, /readyz and /metrics: lag, verdicts, and what other frameworks would print",
     )
     parser.add_argument(
         "--otlp-metrics",
@@ -46,25 +47,36 @@ def places_of(arguments: argparse.Namespace) -> MetricsPlaces:
     return MetricsPlaces(arguments.metrics, arguments.otlp_metrics)
 
 
+@dataclass(frozen=True, slots=True)
+class Exposed:
+    """Where a loop's numbers go; `page` is the address that serves them, empty for none."""
+
+    desk: "MetricsDesk"
+    is_wanted: bool
+    page: str = ""
+
+    def follow(self, loop: "DetectionLoop") -> None:
+        """Read this loop from its next step on, if anybody wants its numbers."""
+        if self.is_wanted:
+            self.desk.follow(loop)
+
+
 @contextmanager
-def exposed(loop: "DetectionLoop", places: MetricsPlaces, *, contract: str, clock: Clock) -> Iterator[str]:
-    """Expose a loop's numbers while inside; yields the address of the page, empty for none.
+def exposed(places: MetricsPlaces, *, contract: str, clock: Clock) -> Iterator[Exposed]:
+    """Serve and push while inside, from before there is a loop: `Exposed.follow` takes it.
 
     Raises
     ------
     UsageError
         The address cannot be bound, or the target is none.
     """
-    if not places.page and not places.push:
-        yield ""
-        return
     from paritas.commands.live_metrics import MetricsDesk, MetricsPusher, metrics_page
     from paritas.otlp_http import target_of
 
     desk = MetricsDesk(contract, clock=clock)
-    loop.on_step = desk.note
     with ExitStack() as stack:
         if places.push:
             target = target_of(places.push, name="--otlp-metrics")
             stack.enter_context(MetricsPusher(target, desk, clock=clock))
-        yield stack.enter_context(metrics_page(places.page, desk)).address if places.page else ""
+        page = stack.enter_context(metrics_page(places.page, desk)).address if places.page else ""
+        yield Exposed(desk, bool(places.page or places.push), page)

@@ -11,6 +11,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric, NumberDataPoint
 
 from paritas import __version__
+from paritas.commands.exposition import ESCAPED, shown
 
 if TYPE_CHECKING:
     from paritas.detectors.pipeline import Detector
@@ -19,7 +20,6 @@ __all__ = ["Reading", "RefitReading", "instrument_name", "otlp_metrics", "promet
 
 NOT_AN_INSTRUMENT = re.compile(r"[^A-Za-z0-9_./-]")
 LONGEST_NAME = 255  # characters of an OpenTelemetry instrument's name
-ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,8 @@ class Reading:
         How many sequences those are.
     refit : RefitReading or None
         None where the contract has no refit gate.
+    version, digest : str
+        Of the contract; empty before the first reading.
     """
 
     contract: str
@@ -66,6 +68,8 @@ class Reading:
     peers: Mapping[str, float] = field(default_factory=dict)
     peer_sequences: int = 0
     refit: RefitReading | None = None
+    version: str = ""
+    digest: str = ""
 
 
 def reading_of(detector: "Detector") -> Reading:
@@ -80,6 +84,8 @@ def reading_of(detector: "Detector") -> Reading:
         None
         if gate is None
         else RefitReading(gate.started, gate.held, dict(gate.reasons), dict(gate.sequences)),
+        version=detector.contract.version,
+        digest=detector.contract.digest,
     )
 
 
@@ -96,6 +102,11 @@ def prometheus_text(reading: Reading) -> str:
 
 def _lines(reading: Reading) -> Iterator[str]:
     own = f'contract="{reading.contract.translate(ESCAPED)}"'
+    yield "# HELP paritas_detect_contract_info the contract judged by: its version and digest"
+    yield "# TYPE paritas_detect_contract_info gauge"
+    if reading.digest:
+        told = f'version="{reading.version.translate(ESCAPED)}",digest="{reading.digest}"'
+        yield f"paritas_detect_contract_info{{{own},{told}}} 1"
     yield "# HELP paritas_detect_sequences_total sequences judged, by how pairing ended"
     yield "# TYPE paritas_detect_sequences_total counter"
     for reason, n in sorted(reading.sequences.items()):
@@ -114,7 +125,7 @@ def _lines(reading: Reading) -> Iterator[str]:
     for name, value in reading.peers.items():
         peer, _, metric = name.partition(":")
         labels = f'{own},peer="{peer}",metric="{metric.translate(ESCAPED)}"'
-        yield f"paritas_rosetta{{{labels}}} {_shown(value)}"
+        yield f"paritas_rosetta{{{labels}}} {shown(value)}"
 
 
 def _refit_lines(refit: RefitReading, own: str) -> Iterator[str]:
@@ -132,11 +143,6 @@ def _refit_lines(refit: RefitReading, own: str) -> Iterator[str]:
     yield "# TYPE paritas_refit_sequences_total counter"
     for state, n in sorted(refit.sequences.items()):
         yield f'paritas_refit_sequences_total{{{own},state="{state}"}} {n}'
-
-
-def _shown(value: float) -> str:
-    """As Prometheus spells it: a peer may print infinity or no number."""
-    return f"{value:.17g}".replace("inf", "Inf").replace("nan", "NaN")
 
 
 def instrument_name(peer_metric: str) -> str:

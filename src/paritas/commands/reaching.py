@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING
 from paritas.commands.places import DataFolder, default_folder
 
 if TYPE_CHECKING:
+    from paritas.controller.backoff import Backoff
     from paritas.controller.client import EscalationClient
     from paritas.controller.config import TlsFiles
 
-__all__ = ["Reach", "add_reach_options", "own_reach", "reach_of"]
+__all__ = [
+    "Reach",
+    "add_identity_options",
+    "add_reach_options",
+    "own_reach",
+    "reach_of",
+    "reach_to",
+    "tls_files",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +32,7 @@ class Reach:
     token_file: Path | None = None
     tls: "TlsFiles | None" = None
 
-    def client(self) -> "EscalationClient":
+    def client(self, *, backoff: "Backoff | None" = None) -> "EscalationClient":
         """Return a client, not yet entered.
 
         Raises
@@ -33,13 +42,18 @@ class Reach:
         """
         from paritas.controller.client import EscalationClient
 
-        return EscalationClient(self.target, tls=self.tls, token_file=self.token_file)
+        return EscalationClient(self.target, tls=self.tls, token_file=self.token_file, backoff=backoff)
 
 
 def add_reach_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--target``, ``--data``, ``--token-file`` and the files of TLS."""
     parser.add_argument("--target", help="gRPC address (default: that of the running instance)")
     parser.add_argument("--data", type=Path, help="folder of the running instance")
+    add_identity_options(parser)
+
+
+def add_identity_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--token-file`` and the files of TLS."""
     group = parser.add_argument_group("who I am (docs/access.md)")
     group.add_argument(
         "--token-file",
@@ -61,10 +75,14 @@ def reach_of(arguments: argparse.Namespace) -> Reach:
         No address is given and nothing runs in the folder.
     """
     folder = DataFolder(arguments.data or default_folder(os.environ))
-    named = arguments.token_file or os.environ.get("PARITAS_TOKEN_FILE")
     own = folder.token if not arguments.target and folder.token.exists() else None
-    target = arguments.target or folder.running().target
-    return Reach(target, Path(named) if named else own, _tls(arguments))
+    return reach_to(arguments.target or folder.running().target, arguments, token_file=own)
+
+
+def reach_to(target: str, arguments: argparse.Namespace, *, token_file: Path | None = None) -> Reach:
+    """Return how to reach a controller at an address, with the options of `add_identity_options`."""
+    named = arguments.token_file or os.environ.get("PARITAS_TOKEN_FILE")
+    return Reach(target, Path(named) if named else token_file, tls_files(arguments))
 
 
 def own_reach(arguments: argparse.Namespace, folder: DataFolder, target: str) -> Reach:
@@ -73,7 +91,8 @@ def own_reach(arguments: argparse.Namespace, folder: DataFolder, target: str) ->
     return Reach(f"unix:{folder.own_socket}" if arguments.certificate else target, token)
 
 
-def _tls(arguments: argparse.Namespace) -> "TlsFiles | None":
+def tls_files(arguments: argparse.Namespace) -> "TlsFiles | None":
+    """Return the files of TLS that the options name; None without any."""
     from paritas.controller.config import TlsFiles
 
     files = (arguments.certificate, arguments.key, arguments.ca)

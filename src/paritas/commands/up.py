@@ -12,12 +12,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paritas.commands.floor_limits import add_floor_options, floor_lines, load_with_floors
-from paritas.commands.live_options import NOWHERE, MetricsPlaces, add_metrics_options, exposed, places_of
+from paritas.commands.floor_limits import add_floor_options, contract_watch, floor_lines
+from paritas.commands.live_options import (
+    NOWHERE,
+    Exposed,
+    MetricsPlaces,
+    add_metrics_options,
+    exposed,
+    places_of,
+)
 from paritas.commands.notify_option import add_notify_option, notifying
 from paritas.commands.places import DataFolder, Running, default_folder
 from paritas.commands.reaching import Reach
 from paritas.commands.routes_option import add_routes_option, declared_routes
+from paritas.errors import UsageError
 
 if TYPE_CHECKING:
     from paritas.agent.eventlog import EventLog
@@ -37,7 +45,11 @@ class Up:
     folder: DataFolder
     target: str
     loop: "DetectionLoop"
-    metrics: str = ""
+    numbers: Exposed
+
+    def announce(self, contract: "Contract") -> None:
+        """Tell the other commands where this instance can be reached, and what it judges by."""
+        self.folder.announce(Running(os.getpid(), self.target, contract.name, self.numbers.page))
 
 
 def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -45,7 +57,8 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser = commands.add_parser(
         "up",
         help="receive, judge and escalate in one process",
-        description="Receives traces on a private socket, judges them against the contract and serves escalations over gRPC.",
+        description="Receives traces on a private socket, judges them against the contract and serves escalations over gRPC. "
+        "A contract file that changes is taken over while it runs.",
     )
     parser.add_argument(
         "--contract", default="dense-bf16", help="a contract file or a shipped preset (default: dense-bf16)"
@@ -72,21 +85,44 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM; return 0."""
+    from paritas.clock import SystemClock
+    from paritas.commands.agent import signals
+    from paritas.commands.contract_watch import Reloading
+
     folder = DataFolder(arguments.data or default_folder(os.environ))
-    contract = load_with_floors(arguments.contract, arguments)
+    watch = contract_watch(arguments)
+    contract, clock = watch.contract, SystemClock()
     routes = declared_routes(arguments, on_loss=contract.on_controller_loss, policy=contract.policy)
     told = {"listen": arguments.listen, "deployment": arguments.deployment, "routes": routes}
     with (
-        stop_signals() as stop,
+        signals() as (stop, asked),
         running(contract, folder, **told, metrics=places_of(arguments)) as up,
         notifying(arguments.notify, folder, Reach(up.target)),
     ):
         sys.stdout.write(_ready(up, contract))
         sys.stdout.flush()
         up.loop.on_published = _say
+        up.numbers.desk.contracts = watch.counts
+        up.loop.on_turn = Reloading(
+            watch,
+            up.loop,
+            asked=asked,
+            clock=clock,
+            refuses=partial(_bound, contract) if routes else None,
+            on_applied=up.announce,
+        )
         up.loop.run(stop)
     sys.stdout.write(_farewell(up))
     return 0
+
+
+def _bound(at_start: "Contract", contract: "Contract") -> "UsageError | None":
+    """Routes follow what the contract said when they were declared."""
+    for name in ("policy", "on_controller_loss"):
+        if getattr(contract, name) != getattr(at_start, name):
+            message = f"{contract.file}: {name} cannot change while routes follow it"
+            return UsageError(message, hint="restart paritas up, or put the old value back")
+    return None
 
 
 @contextmanager
@@ -117,6 +153,7 @@ def running(
     clock = SystemClock()
     folder.make()
     with ExitStack() as stack:
+        numbers = stack.enter_context(exposed(metrics, contract=contract.name, clock=clock))
         log = stack.enter_context(EmbeddedLog(folder.log, LogSettings(partitions=1), clock=clock))
         config = ServerConfig(folder.database, listen=listen, routes=tuple(routes))
         target = stack.enter_context(serving(config, clock=clock))
@@ -125,12 +162,13 @@ def running(
         cursor = Cursor(folder.cursor)
         loop = DetectionLoop(contract, log, cursor, publish=client.publish, clock=clock, settings=settings)
         stack.enter_context(loop)
+        numbers.follow(loop)
         folder.hasher()
         stack.enter_context(Receiver(folder.socket, partial(_append, log)))
-        page = stack.enter_context(exposed(loop, metrics, contract=contract.name, clock=clock))
-        folder.announce(Running(os.getpid(), target, contract.name, page))
+        up = Up(folder, target, loop, numbers)
+        up.announce(contract)
         stack.callback(folder.retract)
-        yield Up(folder, target, loop, page)
+        yield up
 
 
 def _append(log: "EventLog", record: "WireRecord") -> None:
@@ -166,7 +204,7 @@ def _ready(up: Up, contract: "Contract") -> str:
         f"  escalations:  {up.target} (gRPC)\n"
         f"  feed it:      paritas ingest{data} SERVE TRAIN\n"
         f"  subscribe:    paritas watch{data}\n"
-        + (f"  metrics:      http://{up.metrics}/metrics\n" if up.metrics else "")
+        + (f"  metrics:      http://{up.numbers.page}/metrics\n" if up.numbers.page else "")
         + floor_lines(contract)
     )
 

@@ -10,6 +10,7 @@ from paritas.wire.encode import encode, segments_of, span_id_of
 from paritas.wire.readings import encode_reading
 from paritas.wire.reasons import DecodeProblem, EncodeProblem
 from paritas.wire.records import RECORD_LIMIT_BYTES, Headers, Origin, WireRecord, origin_of, stamp
+from paritas.wire.roster import Expected, Roster, encode_roster
 
 __all__ = [
     "RECORD_LIMIT_BYTES",
@@ -17,13 +18,16 @@ __all__ = [
     "DecodeProblem",
     "Decoded",
     "EncodeProblem",
+    "Expected",
     "Gap",
     "Headers",
     "Origin",
+    "Roster",
     "WireRecord",
     "decode",
     "encode",
     "encode_reading",
+    "encode_roster",
     "origin_of",
     "segments_of",
     "span_id_of",

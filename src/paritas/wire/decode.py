@@ -19,13 +19,14 @@ from paritas.wire.block import Columns, decode_block
 from paritas.wire.links import traceparent_in
 from paritas.wire.readings import gpu_of, step_of
 from paritas.wire.reasons import DecodeProblem
+from paritas.wire.roster import Roster, roster_of
 
 __all__ = ["Decoded", "decode"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decoded:
-    """What one value held; every span is in exactly one of the seven.
+    """What one value held; every span is in exactly one of the eight.
 
     Attributes
     ----------
@@ -43,6 +44,8 @@ class Decoded:
         How long training steps took.
     gpus : tuple of GpuSample
         What GPUs told.
+    rosters : tuple of Roster
+        Who is expected to report.
     """
 
     traces: tuple[TokenTrace, ...]
@@ -52,13 +55,14 @@ class Decoded:
     health: tuple[AgentHealth, ...] = ()
     steps: tuple[StepTime, ...] = ()
     gpus: tuple[GpuSample, ...] = ()
+    rosters: tuple[Roster, ...] = ()
 
 
 def decode(value: bytes) -> Decoded:
     """Return the traces in a serialized ``ExportTraceServiceRequest``.
 
     A trace of ours is named ``kernel.score`` and either carries ``paritas.tokens`` or was written
-    under our instrumentation scope; so were the agent's own spans, and those of steps and GPUs.
+    under our instrumentation scope; so were the agent's own spans, and those of steps, GPUs and rosters.
 
     Raises
     ------
@@ -93,6 +97,7 @@ _OWN: Mapping[str, Callable[[Span, Resource], object]] = {
     names.HEALTH_SPAN: health_of,
     names.STEP_SPAN: lambda span, _: step_of(span),
     names.GPU_SPAN: lambda span, _: gpu_of(span),
+    names.ROSTER_SPAN: roster_of,
 }
 
 

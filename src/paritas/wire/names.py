@@ -83,6 +83,12 @@ AGENT_PREFIX = "paritas.agent."
 HEALTH_NOTE = "paritas.agent.health"
 INSTANCE_ID = "service.instance.id"  # the agent's name, on the resource of both
 
+ROSTER_SPAN = "paritas.roster"  # who is expected to report
+ROSTER_EPOCH = "paritas.roster.epoch"
+ROSTER_NUMBER = "paritas.roster.number"
+ROSTER_LEFT_OUT = "paritas.roster.left_out"
+ROSTER_AGENTS = "paritas.roster.agents"
+
 STEP_SPAN = "paritas.step"  # how long a training step took
 STEP_FIELDS = {
     "weights_version": WEIGHTS_VERSION,

@@ -20,15 +20,16 @@ class Sender:
 
     Parameters
     ----------
-    path : Path
-        The receiver's socket.
+    receiver : Path or Target
+        Its socket, or where else it listens.
     timeout_s : float, seconds
         Of each answer.
     """
 
-    def __init__(self, path: Path, *, timeout_s: float = 30.0) -> None:
-        self._path = path
-        self._client = OtlpClient(Target(unix_path=path), clock=SystemClock(), timeout_s=timeout_s)
+    def __init__(self, receiver: Path | Target, *, timeout_s: float = 30.0) -> None:
+        self._receiver = receiver
+        target = Target(unix_path=receiver) if isinstance(receiver, Path) else receiver
+        self._client = OtlpClient(target, clock=SystemClock(), timeout_s=timeout_s)
 
     def __enter__(self) -> Self:
         """Connect.
@@ -41,8 +42,10 @@ class Sender:
         try:
             self._client.connect()
         except OSError as error:
-            message = f"nobody listens on {self._path}"
-            raise UsageError(message, hint="start `paritas up` with the same --data first") from error
+            message = f"nobody listens on {self._receiver}"
+            own = isinstance(self._receiver, Path)
+            hint = "start `paritas up` with the same --data first" if own else "is the agent up?"
+            raise UsageError(message, hint=hint) from error
         return self
 
     def __exit__(self, *_: object) -> None:

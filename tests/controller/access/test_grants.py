@@ -1,8 +1,9 @@
 import json
+import os
 
 import pytest
 
-from paritas.controller.access.grants import add_grant, load_grants
+from paritas.controller.access.grants import _is_open, add_grant, load_grants
 from paritas.controller.access.roles import Role, may, needed_by
 from paritas.errors import UsageError
 
@@ -84,3 +85,20 @@ def test_roles_contain_each_other_and_an_unlisted_method_takes_the_most():
     assert may(Role.SUBSCRIBER, None)
     assert needed_by("/paritas.proto.v1.EscalationService/Whatever") is Role.ADMIN
     assert needed_by("/grpc.health.v1.Health/Check") is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "own_uid", "is_open"),
+    [
+        (0o440, 0, 65532, False),  # a secret of Kubernetes: root's, and the pod's group reads it
+        (0o444, 0, 65532, True),
+        (0o460, 0, 65532, True),
+        (0o440, 65532, 65532, True),
+        (0o440, 1000, 65532, True),
+        (0o440, 0, 0, True),
+        (0o400, 0, 0, False),
+    ],
+)
+def test_a_group_may_read_only_what_root_hands_to_it(mode, owner, own_uid, is_open):
+    status = os.stat_result((0o100000 | mode, 1, 1, 1, owner, 65532, 0, 0, 0, 0))
+    assert _is_open(status, own_uid) is is_open

@@ -12,6 +12,7 @@ from pair_factory import pair
 
 from paritas.contracts.load import load_named
 from paritas.contracts.model import Stage
+from paritas.detectors.absence import AGENT_MISSING
 from paritas.detectors.diagnosis import Cause, Features, Fingerprint, diagnose, fingerprints
 from paritas.detectors.diagnosis.causes import ADVICE, MIN_CONFIDENCE, Scene, page_of, ramp
 from paritas.detectors.diagnosis.diagnose import FACTS
@@ -254,8 +255,9 @@ def test_every_cause_has_advice_and_facts():
 
 def test_every_cause_has_a_page_and_every_page_a_cause():
     pages = {page.stem for page in (ROOT / "docs/causes").glob("*.md")} - {"README"}
-    assert pages == {cause.value for cause in Cause}
+    assert pages == {cause.value for cause in Cause} | {AGENT_MISSING}
     index = (ROOT / "docs/causes/README.md").read_text("utf-8")
+    assert f"]({AGENT_MISSING}.md)" in index
     for cause in Cause:
         assert page_of(cause) in ADVICE[cause]
         assert f"]({cause.value}.md)" in index

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -9,9 +10,11 @@ from command_runs import recording, run, run_json
 from replayed_vllm import replayed_vllm
 from toy_kernels import ToyModel
 
+from paritas.cli import parser
 from paritas.clock import ManualClock
 from paritas.collectors.kernels import Suite, parse_spec, read_prompts
 from paritas.collectors.kernels.twice import Replayed, ScoredTwice
+from paritas.commands.floor_limits import contract_watch
 from paritas.commands.floor_measure import Asked, measure
 from paritas.commands.floor_run import Run, record_with
 from paritas.contracts.catalogue import CATALOGUE
@@ -170,6 +173,34 @@ def test_the_other_commands_take_floors_too(desk, command, tmp_path):
             "  hint: the public key they were signed by: an unverified floor loosens limits for anybody\n"
         ),
     )
+
+
+def test_a_floor_that_changes_under_a_running_detector_is_another_contract(desk, tmp_path):
+    """Contract, floor and key are watched; a floor that was tampered with is refused and the old limits stay."""
+    for name in ("mine.yaml", "engine.json", "p.pem"):
+        shutil.copy(desk / name, tmp_path / name)
+    floor, good = tmp_path / "engine.json", (desk / "engine.json").read_bytes()
+    words = ["detect", "--log", "x", "--contract", tmp_path / "mine.yaml", "--floors", floor]
+    arguments = parser().parse_args([*map(str, words), "--floors-key", str(tmp_path / "p.pem")])
+    watch = contract_watch(arguments)
+    first = watch.contract
+    assert watch.look() is None
+
+    floor.write_bytes(good.replace(b"A", b"B", 1))
+    told = watch.look()
+    assert isinstance(told, UsageError)
+    assert str(told).startswith(f"{floor}: ")
+    assert watch.contract is first
+
+    floor.write_bytes(good)
+    again = watch.look()
+    assert (again.digest, again == first) == (first.digest, True)
+
+    text = (tmp_path / "mine.yaml").read_text()
+    (tmp_path / "mine.yaml").write_text(text.replace("times: 1.5", "times: 2.0"))
+    wider = watch.look()
+    assert wider.clause("token-tv").at_most == pytest.approx(first.clause("token-tv").at_most / 1.5 * 2.0)
+    assert wider.digest != first.digest
 
 
 def test_a_key_without_a_floor_is_a_mistake(desk):

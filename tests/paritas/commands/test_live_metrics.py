@@ -16,6 +16,7 @@ from paritas.agent.http_message import response
 from paritas.agent.receivers.http_server import HttpServer
 from paritas.agent.receivers.listening import listen_tcp
 from paritas.clock import ManualClock, SystemClock
+from paritas.commands.detect_health import Stage
 from paritas.commands.live_metrics import MetricsDesk, MetricsPusher, metrics_page
 from paritas.commands.live_options import NOWHERE, MetricsPlaces, exposed
 from paritas.commands.live_reading import (
@@ -102,6 +103,7 @@ def test_otlp_gauges_carry_the_peers_names_and_leave_out_what_is_no_number():
 def test_the_desk_reads_at_most_once_a_period():
     clock = ManualClock()
     desk, detector = MetricsDesk("c", clock=clock, period_s=5.0), judged(2)
+    other = Detector(replace(detector.contract, digest="1" * 32))
     desk.note(detector)
     first = desk.latest
     assert first.peer_sequences == 2
@@ -110,14 +112,24 @@ def test_the_desk_reads_at_most_once_a_period():
     assert desk.latest is first
     clock.advance(seconds=0.1)
     desk.note(detector)
-    assert desk.latest is not first
+    second = desk.latest
+    assert second is not first
+    desk.note(other)
+    assert desk.latest.digest == "1" * 32, "another contract is read at once"
 
 
 def test_the_page_is_served_and_nothing_else():
     desk = MetricsDesk("c", clock=ManualClock())
     desk.note(judged())
     with metrics_page("127.0.0.1:0", desk) as server:
-        assert get(f"http://{server.address}/metrics") == prometheus_text(desk.latest)
+        page = get(f"http://{server.address}/metrics")
+        assert page == desk.page()
+        assert page.startswith(prometheus_text(desk.latest))
+        assert get(f"http://{server.address}/healthz") == "alive\n"
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            get(f"http://{server.address}/readyz")  # there is no loop yet
+        desk.state.stage = Stage.RUNNING
+        assert get(f"http://{server.address}/readyz") == "ready\n"
         with pytest.raises(urllib.error.HTTPError, match="404"):
             get(f"http://{server.address}/")
 
@@ -209,14 +221,15 @@ def test_a_metrics_address_that_is_taken_or_no_target_is_a_usage_error(tmp_path)
 
 def test_a_loop_is_exposed_only_where_somebody_asked():
     loop = SimpleNamespace(on_step=None)
-    with exposed(loop, NOWHERE, contract="c", clock=SystemClock()) as page:
-        assert (page, loop.on_step) == ("", None)
+    with exposed(NOWHERE, contract="c", clock=SystemClock()) as numbers:
+        numbers.follow(loop)
+        assert (numbers.page, loop.on_step) == ("", None)
     taken = []
     with receiver(taken) as server:
         places = MetricsPlaces(page="127.0.0.1:0", push=f"http://{server.address}")
-        with exposed(loop, places, contract="c", clock=SystemClock()) as page:
-            loop.on_step(judged(3))
-            assert 'paritas_rosetta_sequences{contract="c"} 3' in get(f"http://{page}/metrics")
+        with exposed(places, contract="c", clock=SystemClock()) as numbers:
+            numbers.desk.note(judged(3))
+            assert 'paritas_rosetta_sequences{contract="c"} 3' in get(f"http://{numbers.page}/metrics")
     assert len(taken) == 1  # at the end: the period had not passed
 
 

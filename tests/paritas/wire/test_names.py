@@ -16,7 +16,7 @@ from paritas.commands.live_reading import Reading, RefitReading, instrument_name
 from paritas.detectors.rosetta import METRICS
 from paritas.proto.v1.token_block_pb2 import TokenBlock
 from paritas.records import GpuReading, GpuSample, StepTime
-from paritas.wire import Origin, encode, encode_reading, names, stamp
+from paritas.wire import Expected, Origin, Roster, encode, encode_reading, encode_roster, names, stamp
 
 REGISTRY = yaml.safe_load(resources.files("paritas").joinpath("attributes.yaml").read_text())
 ATTRIBUTES = {row["name"]: row for row in REGISTRY["attributes"]}
@@ -75,6 +75,14 @@ def test_readings_have_the_declared_names_and_types():
     assert {r["name"] for r in REGISTRY["reading_spans"]} == {names.STEP_SPAN, names.GPU_SPAN}
 
 
+def test_a_roster_has_the_declared_names_and_types():
+    record = encode_roster(Roster("roster:a", 1, 2, (Expected("pod-7", 3),)), now_ns=1)
+    span = ExportTraceServiceRequest.FromString(record.value).resource_spans[0].scope_spans[0].spans[0]
+    emitted = {(span.name, a.key): a.value.WhichOneof("value") for a in span.attributes}
+    assert emitted == {(r["side"], r["name"]): OTLP_TYPES[r["type"]] for r in REGISTRY["roster_attributes"]}
+    assert {r["name"] for r in REGISTRY["roster_spans"]} == {names.ROSTER_SPAN}
+
+
 def test_headers_equal_the_registry():
     [record] = encode([full_trace()], resource={})
     sent = [name for name, _ in stamp(record, Origin("a", 1, 2)).headers]
@@ -124,6 +132,8 @@ def test_every_row_is_complete_and_unique():
         ("agent_spans", {"name", "description"}),
         ("reading_attributes", {"name", "type", "unit", "side", "description"}),
         ("reading_spans", {"name", "description"}),
+        ("roster_attributes", {"name", "type", "unit", "side", "description"}),
+        ("roster_spans", {"name", "description"}),
         ("headers", {"name", "type", "description"}),
         ("token_block", {"name", "type", "unit", "shape", "description"}),
         ("metrics", {"name", "instrument", "unit", "attributes", "description"}),
