@@ -1,0 +1,54 @@
+"""Fetches and builds what the tests of deploy/ need, once, and says what it does.
+
+A part that cannot be had here is named with the reason, and its tests are skipped with the same reason.
+
+Run: python tests/deploy/parts.py [tools] [grafana] [helm] [definitions] [containers]
+"""
+
+import importlib
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from system.flink_setup import SetupError
+
+__all__ = ["main", "why_not"]
+
+# Each module has missing_tool() -> reason or None, and fetch(), which may raise SetupError.
+PARTS: Mapping[str, str] = {
+    "tools": "deploy.tools_setup",
+    "grafana": "deploy.grafana_setup",
+    "helm": "deploy.helm_setup",
+    "definitions": "deploy.crds_of_others",
+    "containers": "deploy.containers_setup",
+}
+
+
+@cache
+def why_not(name: str) -> str | None:
+    """Get a part; return why it cannot be had here, or None."""
+    part = importlib.import_module(PARTS[name])
+    if reason := part.missing_tool():
+        return reason
+    try:
+        part.fetch()
+    except (SetupError, subprocess.CalledProcessError) as error:
+        return str(error)
+    return None
+
+
+def main(names: list[str]) -> int:
+    """Get every named part that can be had; return 0."""
+    for name in names or list(PARTS):
+        reason = why_not(name)
+        sys.stdout.write(f"{name}: {f'not to be had here: {reason}' if reason else 'ready'}\n")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
