@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import grpc
+from google.protobuf.message import Message
 
+from paritas.controller.access.authors import sign
 from paritas.controller.access.grants import Grant, Grants
 from paritas.controller.access.roles import Role, may, needed_by
 
@@ -57,7 +59,9 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships no 
 
     def _checked(self, behaviour: Callable[..., Any], needed: Role) -> Callable[..., Any]:
         async def call(request: Any, context: Any) -> Any:
-            await self._admit(context, needed)
+            grant = await self._admit(context, needed)
+            if isinstance(request, Message):  # else a stream of them, in which nobody names himself
+                sign(request, grant.name)
             return await behaviour(request, context)
 
         async def stream(request: Any, context: Any) -> Any:
@@ -67,8 +71,8 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships no 
 
         return stream if inspect.isasyncgenfunction(behaviour) else call
 
-    async def _admit(self, context: Any, needed: Role) -> None:
-        """Abort the call unless its caller holds `needed`; the answer never says which names exist."""
+    async def _admit(self, context: Any, needed: Role) -> Grant:
+        """Return the caller's grant, or abort unless it holds `needed`; the answer never says which names exist."""
         grant = self._caller(context)
         if grant is None:
             self.counts["unknown"] += 1
@@ -80,6 +84,8 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships no 
             log.warning("Call was refused.", extra={"caller": grant.name, "needs": needed.value})
             detail = f"{grant.name} is {grant.role.value}; this takes {needed.value}"
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, detail)
+        assert grant is not None  # `abort` raises
+        return grant
 
     def _caller(self, context: Any) -> Grant | None:
         """A token that is shown decides, also when it is wrong; else the certificate does."""

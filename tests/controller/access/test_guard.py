@@ -8,6 +8,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from paritas.contracts.model import Operator, Requirement
+from paritas.controller.access.authors import sign
 from paritas.controller.access.grants import add_grant
 from paritas.controller.access.roles import Role, needed_by
 from paritas.controller.client import EscalationClient, StartAt, SubscriptionOptions
@@ -59,6 +60,36 @@ def test_each_role_may_what_it_is_for(guarded):
         Role.ACTOR: ("ok", "ok"),
         Role.ADMIN: ("ok", "ok"),
     }
+
+
+def test_what_a_person_does_carries_the_name_of_the_token(guarded):
+    target, files = guarded
+    with EscalationClient(target, token_file=files[Role.ACTOR]) as client:
+        made = client.silence([MATCHER], author="ana", comment="swap", duration_s=60)
+        assert made.author == "ana (actor)"
+        assert client.expire_silence(made.silence_id, author="actor").expired_by == "actor"
+
+
+def test_a_word_about_a_route_is_signed_one_level_down():
+    asked = route_pb2.OverrideRequest(override=route_pb2.RouteOverride(author="ana"))
+    sign(asked, "sre")
+    assert asked.override.author == "ana (sre)"
+    asked = route_pb2.OverrideRequest()
+    sign(asked, "sre")
+    assert not asked.HasField("override")
+
+
+def test_every_message_that_names_who_did_it_is_signed():
+    """A field of another name, or deeper down, would pass unsigned."""
+    requests = [
+        method.input_type
+        for module in (pb, promotion_pb2, route_pb2)
+        for service in module.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+        if needed_by(f"/{service.full_name}/{method.name}") not in {None, Role.SUBSCRIBER}
+    ]
+    unsigned = {r.name for r in requests if not ({"author", "actor", "override"} & set(r.fields_by_name))}
+    assert unsigned == {"PublishRequest", "SubmitVerdictRequest"}  # detectors; evidence is signed by its own key
 
 
 def test_without_a_token_and_with_a_wrong_one_nothing_is_told(guarded, tmp_path):

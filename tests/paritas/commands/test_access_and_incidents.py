@@ -90,10 +90,13 @@ def test_a_person_acknowledges_silences_and_ends_it(guarded):
     with EscalationClient(target, token_file=data / "controller.token") as client:
         client.publish([escalation()])
     me = ("--data", data, "--author", "ana")
-    assert run("incidents", "ack", "incident-1", *me).stdout == "incident-1 seen by ana\n"
+    assert (
+        run("incidents", "ack", "incident-1", *me).stdout
+        == "incident-1 seen by ana (owner of the data folder)\n"
+    )
     made = run("incidents", "silence", "clause=token-tv", "--for", "30m", "--comment", "swap", *me).stdout
     silence_id = made.split()[0]
-    assert "clause=token-tv  by ana: swap" in made
+    assert "clause=token-tv  by ana (owner of the data folder): swap" in made
     assert run("incidents", "silences", "--data", data).stdout == made
     assert run("incidents", "list", "--data", data).stdout.endswith("[seen, silenced]\n")
     assert run("incidents", "expire", silence_id, *me).returncode == 0
