@@ -114,9 +114,43 @@ def _cannot_bind(listen: str) -> UsageError:
 def _server_credentials(tls: TlsFiles) -> Any:
     if tls.certificate is None or tls.key is None:
         raise UsageError("tls: a server needs both certificate and key")
-    pair = (_read(tls.key), _read(tls.certificate))
-    ca = None if tls.ca is None else _read(tls.ca)
-    return grpc.ssl_server_credentials([pair], root_certificates=ca, require_client_auth=ca is not None)
+    renewing = _Renewing(tls)
+    return grpc.dynamic_ssl_server_credentials(
+        _configured(renewing.used), renewing, require_client_authentication=tls.ca is not None
+    )
+
+
+class _Renewing:
+    """Reads the files anew at every handshake: whoever renews a certificate, restarts nobody.
+
+    gRPC stays with what it has where this returns None, and where key and certificate do not fit together, as they do not
+    between the two reads of a file that is just being replaced.
+    """
+
+    def __init__(self, tls: TlsFiles) -> None:
+        self._tls = tls
+        self.used = _contents(tls)
+
+    def __call__(self) -> Any:
+        """Return the configuration, or None if nothing has changed or nothing can be read."""
+        try:
+            found = _contents(self._tls)
+        except UsageError:
+            return None
+        if found == self.used:
+            return None
+        self.used = found
+        return _configured(found)
+
+
+def _contents(tls: TlsFiles) -> tuple[bytes | None, ...]:
+    """Key, certificate and authorities, in this order."""
+    return tuple(None if file is None else _read(file) for file in (tls.key, tls.certificate, tls.ca))
+
+
+def _configured(contents: tuple[bytes | None, ...]) -> Any:
+    key, certificate, ca = contents
+    return grpc.ssl_server_certificate_configuration([(key, certificate)], root_certificates=ca)
 
 
 def client_credentials(tls: TlsFiles) -> Any:

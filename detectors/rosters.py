@@ -65,7 +65,7 @@ class RosterBook:
     def take(self, roster: Roster, now_ns: int) -> list[str]:
         """Put a roster in the place of its source's last one; return who is in none any more.
 
-        A copy, or an older one that comes late, changes nothing.
+        A copy, or an older one of the same epoch that comes late, changes nothing; another epoch is the last word.
         """
         before = self.sources.get(roster.name)
         if before and before.epoch == roster.epoch and before.number >= roster.number:

@@ -68,8 +68,8 @@ def contract_document(thing: Mapping[str, Any]) -> Plain:
     >>> contract_document({"metadata": metadata, "spec": {"preset": "lora"}, "status": {}})["metadata"]
     {'name': 'a', 'version': '1.2.0'}
     """
-    metadata: Mapping[str, Any] = thing.get("metadata") or {}
-    notes: Mapping[str, Any] = metadata.get("annotations") or {}
+    metadata = _mapping(thing.get("metadata"))
+    notes = _mapping(metadata.get("annotations"))
     told = {name: notes[note] for name, note in ANNOTATIONS.items() if note in notes}
     named = {"name": metadata.get("name", ""), **told}
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": named, "spec": thing.get("spec")}
@@ -116,8 +116,14 @@ def _contracts_in(told: Any) -> Iterator[Plain]:
         return
     if told.get("kind") == KIND and told.get("apiVersion") == API_VERSION:
         yield told
-    for item in told.get("items") or ():
+    items = told.get("items")
+    for item in items if isinstance(items, list) else ():
         yield from _contracts_in(item)
+
+
+def _mapping(told: Any) -> Mapping[str, Any]:
+    """What is no mapping holds nothing: what is missing then is said by the loader."""
+    return told if isinstance(told, dict) else {}
 
 
 def _by_field(said: str, name: str) -> str:

@@ -1,7 +1,7 @@
 """Which API server, whom to trust, and as whom to ask: a pod's service account, or a kubeconfig."""
 
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from paritas.controller.secret_files import bearer
@@ -35,7 +35,7 @@ class ClusterAccess:
     server: str
     tls: ssl.SSLContext
     namespace: str = ""
-    token: str = ""
+    token: str = field(default="", repr=False)
     token_file: Path | None = None
 
     def headers(self) -> dict[str, str]:

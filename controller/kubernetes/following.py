@@ -83,6 +83,7 @@ class Following:
                 if changed:
                     self._on_change()
             self._in_a_row = 0
+            await asyncio.sleep(AGAIN.first_s)  # whoever ends every watch at once is not stormed
 
     def _fail(self, problem: str) -> None:
         if problem != self.problem:

@@ -34,7 +34,7 @@ def from_kubeconfig(file: Path, context: str = "") -> ClusterAccess:
     chosen = _named(told, "context", name, file)
     cluster = _named(told, "cluster", chosen.get("cluster", ""), file)
     user = _named(told, "user", chosen.get("user", ""), file) if chosen.get("user") else {}
-    return _access(file, cluster, user, namespace=chosen.get("namespace", ""))
+    return _access(file, cluster, user, namespace=str(chosen.get("namespace") or ""))
 
 
 def _read(file: Path) -> Mapping[str, Any]:
@@ -51,7 +51,8 @@ def _read(file: Path) -> Mapping[str, Any]:
 
 
 def _named(told: Mapping[str, Any], kind: str, name: str, file: Path) -> Mapping[str, Any]:
-    for row in told.get(f"{kind}s") or ():
+    rows = told.get(f"{kind}s")
+    for row in rows if isinstance(rows, list) else ():
         if isinstance(row, dict) and row.get("name") == name:
             found = row.get(kind) or {}
             if isinstance(found, dict):
@@ -74,7 +75,7 @@ def _access(
     ca = _pem(cluster, "certificate-authority", file)
     tls = trusting(text=ca.decode(errors="replace")) if ca else trusting()
     _identify(tls, user, file)
-    token_file = _beside(file, user["tokenFile"]) if user.get("tokenFile") else None
+    token_file = _beside(file, str(user["tokenFile"])) if user.get("tokenFile") else None
     token = "" if token_file else str(user.get("token") or "")
     return ClusterAccess(server, tls, namespace, token, token_file)
 

@@ -90,7 +90,7 @@ class PodSource:
         async with self._get("list", query, timeout) as answer:
             try:
                 return await answer.json(content_type=None)
-            except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            except (aiohttp.ClientError, OSError, ValueError) as error:
                 raise _failed("list", error) from error
 
     async def events(self, version: str) -> AsyncIterator[Event]:
@@ -136,7 +136,7 @@ class _Asked:
             if answer.status == HTTPStatus.OK:
                 return answer
             text = _words(await answer.text())
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _failed(self._verb, error) from error
         answer.close()
         if answer.status == HTTPStatus.GONE:
@@ -160,7 +160,7 @@ async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
                     yield line
             if len(rest) > LINE_BYTES:
                 raise TransientError("watch pods: an event without end")
-    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+    except (aiohttp.ClientError, OSError, ValueError) as error:
         raise _failed("watch", error) from error
 
 

@@ -38,6 +38,7 @@ class Why(StrEnum):
     FLOORS = "Floors"  # it made limits that are relative to a floor absolute, which changes the digest
     DETECTOR_AWAY = "DetectorAway"
     DIGEST_NOT_TOLD = "DigestNotTold"
+    DETECTOR_NOT_READY = "DetectorNotReady"  # it judges nothing just now, or nobody would hear of it
     NO_DETECTORS = "NoDetectors"  # the operator was not told where they are
     NOTHING_ACCEPTED = "NothingAccepted"
     CONFIG_MAP_FULL = "ConfigMapFull"

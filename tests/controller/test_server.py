@@ -1,7 +1,9 @@
 """The server as an operator sees it: addresses, health, reflection, TLS, closing."""
 
 import asyncio
+import shutil
 import socket
+import ssl
 import stat
 import threading
 from contextlib import ExitStack
@@ -114,6 +116,23 @@ def test_a_server_that_demands_certificates(tmp_path, pki):
         for other in (None, TlsFiles(ca=pki.ca)):
             with EscalationClient(target, tls=other) as client, pytest.raises(TransientError):
                 client.silences()
+
+
+def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path, pki):
+    """And one that cannot be used, or does not fit its key, leaves the one before in place."""
+    (tmp_path / "renewed").mkdir()
+    renewed = self_signed(tmp_path / "renewed")
+    one_sided = TlsFiles(pki.certificate, pki.key)
+    old, new = (files.certificate.read_text() for files in (pki, renewed))
+    with serving(config(tmp_path, tls=one_sided)) as bound:
+        address = ("localhost", int(bound.rpartition(":")[2]))
+        assert ssl.get_server_certificate(address, timeout=DEADLINE_S) == old
+        pki.certificate.unlink()
+        assert ssl.get_server_certificate(address, timeout=DEADLINE_S) == old
+        pki.certificate.write_text(new)
+        assert ssl.get_server_certificate(address, timeout=DEADLINE_S) == old
+        shutil.copy(renewed.key, pki.key)
+        assert ssl.get_server_certificate(address, timeout=DEADLINE_S) == new
 
 
 def test_tls_files_that_are_wrong(tmp_path, pki):

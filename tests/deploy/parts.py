@@ -36,7 +36,11 @@ def why_not(name: str) -> str | None:
         return reason
     try:
         part.fetch()
-    except (SetupError, subprocess.CalledProcessError) as error:
+    except (
+        SetupError,
+        subprocess.CalledProcessError,
+        OSError,
+    ) as error:  # a cache that cannot be written, too
         return str(error)
     return None
 

@@ -60,6 +60,14 @@ def test_only_the_controller_can_be_out_of_service(case):
 
 
 @each_case
+def test_the_health_test_asks_again_but_ends_before_helm_gives_up(case):
+    """Just after an install not everything is ready; Helm waits five minutes for a test."""
+    for pod in (o for o in rendered(case) if o["kind"] == "Pod"):
+        assert pod["spec"]["restartPolicy"] == "OnFailure"
+        assert 120 <= pod["spec"]["activeDeadlineSeconds"] < 300
+
+
+@each_case
 def test_a_secret_stands_in_secrets_only(case):
     objects = rendered(case)
     secrets = {

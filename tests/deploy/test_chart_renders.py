@@ -188,6 +188,19 @@ def test_the_package_holds_what_templates_read_and_no_examples(tmp_path):
             ),
         ),
         (
+            {
+                "kafka": {
+                    "bootstrap": ["kafka:9092"],
+                    "sasl": {"mechanism": "OAUTHBEARER", "secretName": "token"},
+                },
+                "detectors": {"engine": "flink", "flink": {"checkpointsDir": "s3://a/b"}},
+            },
+            (
+                "kafka.sasl.mechanism OAUTHBEARER is not for detectors.engine flink: take SCRAM or PLAIN, or the engine "
+                "process"
+            ),
+        ),
+        (
             BROKERS | {"detectors": {"floors": {"names": ["h100.json"]}}},
             "detectors.floors.names needs detectors.floors.configMap",
         ),

@@ -12,8 +12,8 @@ from deploy.parts import why_not
 from deploy.pod_kafka import PodKafka, read_to
 from deploy.pod_scene import AGENT_PORT, CONTROL_HEALTH, DETECT_PORT, Scene, account, delivered_all, send
 from escalation_examples import escalation
-from system.kafka_broker import missing_tool as no_kafka
 from system.otel_parts import wait_until
+from system.parts import why_not as why_no_part
 
 from paritas.agent.eventlog import EmbeddedReader
 from paritas.client import DeliveryKind, StartAt, SubscriptionOptions
@@ -91,7 +91,7 @@ def test_what_kill_9_leaves_is_delivered_by_the_next_container(scene):
     assert len(set(logged(scene))) == sent  # copies are allowed: readers know a record by its ids
 
 
-@pytest.mark.skipif(bool(no_kafka()), reason=str(no_kafka()))
+@pytest.mark.skipif(bool(why_no_part("kafka")), reason=str(why_no_part("kafka")))
 @pytest.mark.parametrize("end", ["SIGTERM", "kill -9"])
 def test_what_no_broker_took_is_on_the_volume_until_one_is_there(scene, tmp_path, end):
     kafka = PodKafka(scene.pod, tmp_path / "kafka")

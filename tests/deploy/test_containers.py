@@ -13,7 +13,7 @@ from deploy.containers import DEADLINE_S, Pod, podman
 from deploy.parts import why_not
 from deploy.pod_kafka import PodKafka
 from deploy.pod_scene import AGENT_PORT, CONTROL_HEALTH, DETECT_PORT, Scene, delivered_all, send
-from system.kafka_broker import missing_tool as no_kafka
+from system.parts import why_not as why_no_part
 
 from paritas.client import StartAt, SubscriptionOptions
 from paritas.records import Phase
@@ -98,7 +98,7 @@ def test_a_fault_in_a_recording_becomes_an_escalation_outside(scene, stack):
     delivered_all(stack["agent"], sent)
 
 
-@pytest.mark.skipif(bool(no_kafka()), reason=str(no_kafka()))
+@pytest.mark.skipif(bool(why_no_part("kafka")), reason=str(why_no_part("kafka")))
 def test_the_same_comes_through_a_real_broker(tmp_path):
     """The stack of the chart: nothing is shared but Kafka; topics are made by the image's own command."""
     with Scene(tmp_path) as scene, PodKafka(scene.pod, tmp_path / "kafka") as kafka:

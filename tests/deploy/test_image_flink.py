@@ -14,13 +14,13 @@ from deploy.containers import USER, podman
 from deploy.parts import why_not
 from deploy.pod_kafka import PodKafka
 from deploy.pod_scene import AGENT_PORT, Scene, delivered_all, send
-from system.kafka_broker import missing_tool as no_kafka
+from system.parts import why_not as why_no_part
 
 IMAGE = os.environ.get("PARITAS_TEST_FLINK_IMAGE", "")
 MISSING = (
     "PARITAS_TEST_FLINK_IMAGE names no image: deploy/image/build.sh --target flink makes one (minutes, 3 GB)"
 )
-REASON = why_not("containers") or no_kafka() or ("" if IMAGE else MISSING)
+REASON = why_not("containers") or why_no_part("kafka") or ("" if IMAGE else MISSING)
 pytestmark = pytest.mark.skipif(bool(REASON), reason=REASON)
 
 # The Flink operator's pods keep a writable root: Flink unpacks native libraries and writes logs there.

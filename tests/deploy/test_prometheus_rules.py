@@ -174,6 +174,23 @@ ALSO = (
 )
 
 
+# Detectors that came back with what they had counted, at another address, after a minute and after half an hour.
+QUIET = tuple(
+    (
+        name,
+        {
+            f'paritas_detect_{metric}{{contract="c",instance="{place}",job="detectors",reason="{reason}"}}': values
+            for place, values in (("old", f"3x{end}"), ("new", f"_x{start} 3x30"))
+        },
+    )
+    for name, metric, reason in (
+        ("ParitasRecordsLost", "records_lost_total", "overflow"),
+        ("ParitasRecordsUnreadable", "records_refused_total", "not_otlp"),
+    )
+    for end, start in ((30, 31), (2, 36))
+)
+
+
 def scene(alert, series, *, fires):
     """One promtool test: is there a firing alert of that name after 40 minutes?"""
     count = [{"labels": "{}", "value": 1}] if fires else []
@@ -199,6 +216,8 @@ def test_every_alert_fires_and_is_quiet(tmp_path):
         for alert, pair in SCENES.items()
         for fires, series in zip((True, False), pair, strict=True)
     ]
+    scenes += [scene(alert, series, fires=True) for alert, series in ALSO]
+    scenes += [scene(alert, series, fires=False) for alert, series in QUIET]
     path = tmp_path / "scenes.json"
     path.write_text(
         json.dumps({"rule_files": [str(file) for file in FILES], "tests": scenes})

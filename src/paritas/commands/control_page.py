@@ -42,7 +42,7 @@ class ControlWatch(OwnThread):
         self._answered_ns = clock.monotonic_ns()
         self._server: EscalationServer | None = None
         self._latest: Vitals | None = None
-        self._fails = False
+        self._fails, self._said = False, ""
         self.is_draining = False
         self.feed: EscalationFeed | None = None
 
@@ -61,14 +61,20 @@ class ControlWatch(OwnThread):
         assert self._server is not None, "followed before"
         try:
             found = self._server.vitals(timeout_s=PERIOD_S)
-        except ParitasError as error:  # the log cannot be read just now: the answer is overdue
-            if not self.is_draining:
-                log.warning("The controller's log cannot be read.", extra={"detail": str(error)})
+        except (ParitasError, OSError) as error:  # log or disk cannot be read just now: the answer is overdue
+            self._waits(str(error))
             return
         if found is not None:
+            self._said = ""
             before = self._latest.failed_rounds if self._latest else 0
             self._fails = found.failed_rounds > before
             self._latest, self._answered_ns = found, self._clock.monotonic_ns()
+
+    def _waits(self, detail: str) -> None:
+        """Say why there is no answer, once until there is one."""
+        if detail != self._said and not self.is_draining:
+            self._said = detail
+            log.warning("The controller's log cannot be read.", extra={"detail": detail})
 
     def reading(self) -> ControlReading:
         """Return what is known now."""

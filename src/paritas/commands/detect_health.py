@@ -53,7 +53,7 @@ class LoopState:
     trouble : DetectTrouble or None
         What the last turn met.
     controller : DetectTrouble or None
-        What was found when the controller was last asked.
+        What was found when the controller was last asked; STARTING before the first answer, if somebody asks.
     """
 
     turn_ns: int

@@ -71,12 +71,14 @@ class HealthClient:
 class ControllerProbe(OwnThread):
     """Asks a controller every few seconds whether it can take escalations, and writes down what it finds.
 
-    A detector that has nothing to say would else not know that nobody could hear it.
+    A detector that has nothing to say would else not know that nobody could hear it; until the first answer it is
+    still starting.
     """
 
     def __init__(self, client: HealthClient, state: LoopState, *, clock: Clock) -> None:
         super().__init__(name="paritas-controller-probe")
         self._client, self._state, self._clock = client, state, clock
+        state.controller = DetectTrouble.STARTING
 
     def _run(self) -> None:
         while True:

@@ -65,7 +65,11 @@ def _by_http(arguments: argparse.Namespace) -> tuple[bool, str]:
         connection.request("GET", f"{found.path or '/'}{'?' if found.query else ''}{found.query}")
         answer = connection.getresponse()
         lines = answer.read(LIMIT_BYTES).decode(errors="replace").strip().splitlines()
-    except (OSError, http.client.HTTPException) as error:
+    except (
+        OSError,
+        UnicodeError,
+        http.client.HTTPException,
+    ) as error:  # UnicodeError: a name that no DNS knows
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise TransientError(f"{url}: {reason}", hint="is it up, and does it serve health there?") from error
     finally:

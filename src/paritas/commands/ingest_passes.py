@@ -55,7 +55,8 @@ def paced(
     """
     due_ns, start_ns = clock.monotonic_ns(), clock.now_ns()
     for turn, paths in passes.plan():
-        clock.wait(stop, timeout_s=max(0.0, (due_ns - clock.monotonic_ns()) / NS_PER_S))
+        if clock.wait(stop, timeout_s=max(0.0, (due_ns - clock.monotonic_ns()) / NS_PER_S)):
+            return  # also where recordings hold nothing, so that no item would notice
         due_ns += round(passes.every_s * NS_PER_S)
         version = str(start_ns // NS_PER_S + turn) if len(passes.acts) > 1 else ""
         for item in of_this_pass(

@@ -105,3 +105,12 @@ def test_a_file_without_a_contract_is_said_to_be_one():
     assert caught.value.render() == (
         "[usage] a.yaml: holds no KernelContract\n  hint: kubectl get kernelcontracts NAME -o yaml writes one"
     )
+
+
+def test_an_object_that_is_malformed_is_one_clear_error():
+    with pytest.raises(UsageError, match=r"^a.yaml: holds no KernelContract$"):
+        objects_in(b"kind: List\nitems: 5\n", "a.yaml")
+    broken = b"apiVersion: paritas.dev/v1\nkind: KernelContract\nmetadata: hello\nspec: {preset: lora}\n"
+    (found,) = objects_in(broken, "a.yaml")
+    with pytest.raises(ContractError, match=r"metadata.annotations\[paritas.dev/version\]: is missing"):
+        load_object(yaml_text(contract_document(found)), "a")

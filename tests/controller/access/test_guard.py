@@ -89,7 +89,10 @@ def test_every_message_that_names_who_did_it_is_signed():
         if needed_by(f"/{service.full_name}/{method.name}") not in {None, Role.SUBSCRIBER}
     ]
     unsigned = {r.name for r in requests if not ({"author", "actor", "override"} & set(r.fields_by_name))}
-    assert unsigned == {"PublishRequest", "SubmitVerdictRequest"}  # detectors; evidence is signed by its own key
+    assert unsigned == {
+        "PublishRequest",
+        "SubmitVerdictRequest",
+    }  # detectors; evidence is signed by its own key
 
 
 def test_without_a_token_and_with_a_wrong_one_nothing_is_told(guarded, tmp_path):

@@ -76,6 +76,19 @@ def test_a_place_that_is_lost_is_no_failure_and_everything_is_listed_again():
     assert known == [["a"], ["b"]]
 
 
+def test_a_server_that_ends_every_watch_at_once_is_not_stormed():
+    async def scene():
+        script = Script([[pod("a")]], [[]] * 10_000)
+        following = Following(script, Members("x"), on_change=lambda: None, random=Random(1))
+        task = asyncio.create_task(following.run())
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        task.cancel()
+        return script.versions
+
+    assert asyncio.run(scene()) == ["1"]
+
+
 def test_a_list_that_changes_nothing_is_no_change():
     assert followed([[pod("a")], [pod("a")]], [ExpiredError("old")])[2] == [["a"]]
 

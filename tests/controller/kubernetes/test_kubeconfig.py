@@ -67,6 +67,21 @@ def test_another_context_a_token_file_and_inline_certificates_are_taken(tmp_path
         access.headers()
 
 
+def test_names_that_are_numbers_are_names_all_the_same(tmp_path, pems):
+    authority = {"certificate-authority": pems.certificate.name}
+    (tmp_path / "7").write_text("seventh")
+    access = from_kubeconfig(
+        write(tmp_path, cluster=authority, user={"tokenFile": 7}, context={"namespace": 5})
+    )
+    assert (access.namespace, access.headers()) == ("5", {"Authorization": "Bearer seventh"})
+
+
+def test_a_token_is_in_no_text_about_the_access(tmp_path, pems):
+    access = from_kubeconfig(write(tmp_path, cluster={"certificate-authority": pems.certificate.name}))
+    assert access.token == "secret"
+    assert "secret" not in repr(access)
+
+
 def test_a_user_may_be_nobody(tmp_path, pems):
     file = write(tmp_path, user={}, cluster={"certificate-authority": str(pems.certificate)})
     assert from_kubeconfig(file).headers() == {}
@@ -79,6 +94,7 @@ def test_a_user_may_be_nobody(tmp_path, pems):
         ({"current-context": "x"}, "there is no context 'x'"),
         ({"clusters": []}, "there is no cluster 'k'"),
         ({"users": [1]}, "there is no user 'u'"),
+        ({"contexts": 5}, "there is no context 'c'"),
         ({"cluster": {"server": "http://k"}}, "the server 'http://k' is not an https URL"),
         (
             {"cluster": {"insecure-skip-tls-verify": True}},

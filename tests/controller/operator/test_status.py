@@ -1,17 +1,20 @@
 """What is known of a contract → its status: nothing unknown is said to be well."""
 
+import asyncio
 import math
 from dataclasses import replace
 
 import pytest
 from escalation_examples import escalation, verdict
 
+from paritas.agent.health import Health
+from paritas.agent.health_page import health_page
 from paritas.contracts.load import load_text
 from paritas.controller.model import Incident
 from paritas.controller.operator.counts import Counts, prometheus_text
-from paritas.controller.operator.model import Item, Sighting, Why
+from paritas.controller.operator.model import Item, Plan, Sighting, Why
 from paritas.controller.operator.publishing import Published
-from paritas.controller.operator.sightings import digest_in
+from paritas.controller.operator.sightings import digest_in, sighting_in, sightings
 from paritas.controller.operator.status import status_of
 from paritas.controller.operator.summary import Summary, summary_of
 from paritas.records import Severity, State
@@ -102,7 +105,9 @@ def test_nothing_accepted_yet_is_not_enforced_and_has_no_digest():
     assert found["Violated"][:2] == ("Unknown", "NotEnforced")
 
 
-@pytest.mark.parametrize("why", [Why.NO_DETECTORS, Why.DETECTOR_AWAY, Why.DIGEST_NOT_TOLD])
+@pytest.mark.parametrize(
+    "why", [Why.NO_DETECTORS, Why.DETECTOR_AWAY, Why.DETECTOR_NOT_READY, Why.DIGEST_NOT_TOLD]
+)
 def test_without_a_detectors_word_enforcement_and_peace_are_unknown(why):
     found = conditions(sighting=Sighting(why=why, detail="because"))
     assert found["Enforced"] == ("Unknown", str(why), "because")
@@ -192,6 +197,44 @@ def test_a_page_without_the_digest_tells_none():
     assert digest_in(page) == ""
     line = f'paritas_detect_contract_info{{contract="a\\"b",version="1.0.0",digest="{"f" * 32}"}} 1\n'
     assert digest_in(page + line) == "f" * 32
+
+
+INFO = f'paritas_detect_contract_info{{contract="a",version="1.0.0",digest="{"f" * 32}"}} 1\n'
+READY = 'paritas_detect_ready{contract="a"} 1\nparitas_detect_not_ready{contract="a",reason="draining"} 0\n'
+BLIND = """paritas_detect_ready{contract="a"} 0
+paritas_detect_not_ready{contract="a",reason="starting"} 0
+paritas_detect_not_ready{contract="a",reason="waiting_for_log"} 1
+paritas_detect_not_ready{contract="a",reason="controller_unreachable"} 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("page", "why", "detail"),
+    [
+        (INFO + READY, Why.JUDGED, ""),
+        (
+            INFO + BLIND,
+            Why.DETECTOR_NOT_READY,
+            "u: the detector is not ready: waiting_for_log, controller_unreachable",
+        ),
+        (INFO, Why.DETECTOR_NOT_READY, "u: the detector is not ready: it does not say why"),
+        (READY, Why.DIGEST_NOT_TOLD, "u tells no digest"),
+    ],
+)
+def test_a_detector_that_sees_nothing_is_not_taken_for_one_that_judges(page, why, detail):
+    found = sighting_in(page, "u")
+    assert (found.why, found.detail) == (why, detail)
+
+
+def test_a_page_is_read_to_its_end():
+    filler = "".join(f"# {i:060d}\n" for i in range(20_000))  # beyond what one read of a socket gives
+    with health_page(
+        "127.0.0.1:0", health=lambda: Health(True, ()), page=lambda: INFO + filler + READY
+    ) as served:
+        plan = Plan("", "m", f"http://{served.address}")
+        assert asyncio.run(sightings(plan, [GOOD])) == {"u": Sighting("f" * 32, Why.JUDGED)}
+    found = asyncio.run(sightings(plan, [GOOD]))["u"]
+    assert (found.why, found.digest) == (Why.DETECTOR_AWAY, "")
 
 
 def test_the_page_counts():

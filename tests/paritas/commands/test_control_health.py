@@ -25,6 +25,7 @@ from paritas.controller.census import Census, Promotions
 from paritas.controller.client import EscalationClient
 from paritas.controller.server import EscalationServer
 from paritas.controller.vitals import RouterVitals, Vitals
+from paritas.errors import TransientError
 
 NS = 1_000_000_000
 WELL = Vitals(True, Census(0, 0, {}, Promotions()))
@@ -93,13 +94,13 @@ def test_the_page_is_what_prometheus_reads():
 
 
 def test_a_server_that_hangs_is_seen_and_the_page_still_answers(tmp_path):
-    clock, blocked = ManualClock(), threading.Event()
+    clock, blocked = SystemClock(), threading.Event()  # a manual one would let the watch ask without a pause
     server = EscalationServer(config(tmp_path))
     assert server.vitals(timeout_s=0.0) is None
     with background.running(server, name="test"), serving_page("127.0.0.1:0", clock=clock) as (watch, page):
         assert asked(f"http://{page}/readyz") == (503, "not ready: starting\n")
         watch.follow(server)
-        assert asked(f"http://{page}/readyz") == (200, "ready\n")
+        until(lambda: asked(f"http://{page}/readyz") == (200, "ready\n"))
         server._loop.call_soon_threadsafe(blocked.wait)
         try:
             assert server.vitals(timeout_s=0.01) is None
@@ -120,6 +121,7 @@ def test_a_watch_that_hears_nothing_for_long_says_stalled(tmp_path):
     watch = ControlWatch(clock=clock)
     with background.running(server, name="test"):
         watch.follow(server)
+        until(lambda: watch.reading().vitals or watch.look())
     watch._server = Silent()
     clock.advance(seconds=31)
     watch.look()
@@ -127,6 +129,28 @@ def test_a_watch_that_hears_nothing_for_long_says_stalled(tmp_path):
     assert watch.health().is_alive
     clock.advance(seconds=100)
     assert not watch.health().is_alive
+
+
+def test_a_log_that_cannot_be_read_is_said_once_and_the_watch_goes_on(caplog):
+    class Broken:
+        """Stands for a server whose disk fails: none does on demand."""
+
+        def __init__(self):
+            self.answers = [TransientError("locked"), TransientError("locked"), OSError("gone"), WELL]
+
+        def vitals(self, *, timeout_s):
+            del timeout_s
+            told = self.answers.pop(0)
+            if isinstance(told, Exception):
+                raise told
+            return told
+
+    watch = ControlWatch(clock=ManualClock())
+    watch.follow(Broken())
+    for _ in range(3):
+        watch.look()
+    assert [record.detail for record in caplog.records] == ["locked", "gone"]
+    assert watch.health().text() == "ready"
 
 
 def test_a_real_controller_tells_what_it_counts(tmp_path):

@@ -2,8 +2,11 @@
 
 import pytest
 
+from paritas.clock import ManualClock
 from paritas.commands.detect_health import DetectTrouble, LoopState, Stage, judge
 from paritas.commands.exposition import Family, exposition, labelled
+from paritas.commands.grpc_health import ControllerProbe
+from paritas.errors import TransientError
 
 NS = 1_000_000_000
 RUNNING, STARTING, DRAINING = Stage.RUNNING, Stage.STARTING, Stage.DRAINING
@@ -38,3 +41,28 @@ def test_labels_are_escaped_and_numbers_are_spelled_as_prometheus_does():
     assert exposition([told], common={"contract": '"'}) == (
         '# HELP x is\n# TYPE x gauge\nx{contract="\\"",of="a\\"\\\\\\n"} Inf\nx{contract="\\"",of="b"} NaN\n'
     )
+
+
+class Answers:
+    """A health service that says one thing after the other; a real one is asked in test_detect_controller.py."""
+
+    def __init__(self, *told):
+        self.told = list(told)
+
+    def status(self, service, *, timeout_s):
+        del service, timeout_s
+        found = self.told.pop(0)
+        if found is None:
+            raise TransientError("nobody answers")
+        return found
+
+
+def test_nobody_is_ready_before_the_controller_was_asked_once():
+    state = LoopState(0, RUNNING)
+    probe = ControllerProbe(Answers("SERVING", "NOT_SERVING", None), state, clock=ManualClock())
+    assert judge(state, 1).text() == "not ready: starting"
+    said = []
+    for _ in range(3):
+        state.controller = probe.found()
+        said.append(judge(state, 1).text())
+    assert said == ["ready", "not ready: controller_not_serving", "not ready: controller_unreachable"]

@@ -51,6 +51,12 @@ def test_nobody_there_is_not_well():
     )
 
 
+@pytest.mark.parametrize("url", ["http://a..b/readyz", "http://127.0.0.1:1/ä"])
+def test_an_address_that_cannot_be_written_is_not_well_and_no_traceback(url, capsys):
+    assert main(["health", url]) == 1
+    assert capsys.readouterr().err.startswith(f"[transient] {url}: ")
+
+
 def test_one_that_never_answers_is_not_waited_for(capsys):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/readyz"

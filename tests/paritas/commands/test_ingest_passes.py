@@ -62,6 +62,12 @@ def test_a_stop_ends_a_pass_in_its_middle():
     assert list(items) == []
 
 
+def test_a_stop_ends_passes_that_hold_nothing():
+    stop = threading.Event()
+    stop.set()
+    assert list(paced(Passes(1.0, ((),)), OPTIONS, clock=ManualClock(), stop=stop)) == []
+
+
 def test_acts_take_turns_for_ever_and_one_alone_ends():
     one, other = (Path("a"), Path("b")), (Path("a"), Path("c"))
     turns = list(islice(Passes(1.0, (one, other), 2).plan(), 7))
@@ -128,9 +134,13 @@ def test_it_goes_on_until_it_is_told_to_stop(tmp_path):
         process = subprocess.Popen(
             [*command, "--every", "50ms", *HEALTHY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
-        until(lambda: appended(tmp_path / "d" / "log") >= 3 * 96)
-        process.send_signal(signal.SIGTERM)
-        stdout, stderr = process.communicate(timeout=30)
+        try:
+            until(lambda: appended(tmp_path / "d" / "log") >= 3 * 96)
+            process.send_signal(signal.SIGTERM)
+            stdout, stderr = process.communicate(timeout=60)
+        finally:
+            process.kill()
+            process.wait()
     assert (process.returncode, stderr) == (0, "")
     assert stdout.startswith("sent ")
 

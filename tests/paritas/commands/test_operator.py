@@ -4,6 +4,7 @@ import pytest
 from command_runs import run
 
 from paritas.contracts.load import load_preset, load_text
+from paritas.controller.kubernetes.access import ACCOUNT
 
 HERE = {"KUBECONFIG": "/nowhere/config", "HOME": "/nowhere"}
 NO_CLUSTER = (
@@ -37,6 +38,8 @@ CASES = {
 def test_what_cannot_work_is_said_at_once(case):
     pytest.importorskip("kopf", reason="kopf is not installed (pip install 'paritas[operator]')")
     words, said = CASES[case]
+    if said is NO_CLUSTER and ACCOUNT.exists():
+        pytest.skip("this machine is a pod with a service account")
     done = run("operator", *words, env=HERE)
     assert (done.returncode, done.stdout, done.stderr) == (64, "", said)
 

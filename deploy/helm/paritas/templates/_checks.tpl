@@ -68,6 +68,9 @@
 {{- end -}}
 {{- end -}}
 {{- if eq $v.detectors.engine "flink" -}}
+{{- if eq $v.kafka.sasl.mechanism "OAUTHBEARER" -}}
+{{- $faults = append $faults "kafka.sasl.mechanism OAUTHBEARER is not for detectors.engine flink: take SCRAM or PLAIN, or the engine process" -}}
+{{- end -}}
 {{- if not $v.detectors.flink.checkpointsDir -}}
 {{- $faults = append $faults "detectors.flink.checkpointsDir is empty: name a place that every task manager reaches, such as s3://bucket/paritas" -}}
 {{- end -}}
