@@ -16,7 +16,7 @@ from typing import Any
 from paritas.detectors.pipeline import Detector
 from paritas.errors import PermanentError
 
-__all__ = ["dump", "load"]
+__all__ = ["FORMAT", "dump", "load"]
 
 # 2: gaps; 3: where and when the drift is, what peers print; 4: the refit gate; 5: windows, agents; 6: rosters
 FORMAT = 6

@@ -165,8 +165,10 @@ def _resumed(contract: "Contract", settings: "JobSettings", path: Path) -> "tupl
     if last and last.judged != judged:
         if running is not None:
             hint = f"stop it (flink stop {last.job}), or give another --state"
-            raise UsageError(f"{path}: job {last.job} still runs, with another contract or topic", hint=hint)
-        log.warning("State is of another contract or topic, the topic is judged again.")
+            raise UsageError(
+                f"{path}: job {last.job} still runs, with another contract, topic or version", hint=hint
+            )
+        log.warning("State is of another contract, topic or version, the topic is judged again.")
         last = None
     if last and running is not None:
         return running, last, "it was running already"
@@ -179,9 +181,10 @@ def _resumed(contract: "Contract", settings: "JobSettings", path: Path) -> "tupl
 
 
 def _judged(contract: "Contract", settings: "JobSettings") -> Judged:
-    return Judged(
-        contract.digest, settings.bootstrap, settings.topic, settings.escalations, settings.deployment
-    )
+    from paritas.detectors.snapshot import FORMAT
+
+    told = (settings.bootstrap, settings.topic, settings.escalations, settings.deployment)
+    return Judged(contract.digest, *told, FORMAT)
 
 
 def _stood(last: FlinkState) -> str:

@@ -20,6 +20,8 @@ class Judged:
         Digest.
     brokers, topic, escalations, deployment : str
         As the command was told.
+    state_format : int
+        `snapshot.FORMAT` of the detectors that keep it; 0 in files of before it was written.
     """
 
     contract: str
@@ -27,6 +29,7 @@ class Judged:
     topic: str
     escalations: str
     deployment: str
+    state_format: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,15 @@
 """What a job goes on from, kept in one piece."""
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from paritas.commands.flink_state import FlinkState, Judged, load_state, save_state
 from paritas.errors import UsageError
 
 STATE = FlinkState(
-    Judged("digest", "a:1", "spans", "escalations", ""), "ab" * 16, "file:///c", began="file:///s"
+    Judged("digest", "a:1", "spans", "escalations", "", 6), "ab" * 16, "file:///c", began="file:///s"
 )
 
 
@@ -16,6 +19,17 @@ def test_it_comes_back(tmp_path):
     save_state(path, STATE)
     assert load_state(path) == STATE
     assert [p.name for p in path.parent.iterdir()] == ["flink.json"]
+
+
+def test_one_of_before_the_format_was_written_is_of_another(tmp_path):
+    path = tmp_path / "flink.json"
+    save_state(path, STATE)
+    path.write_text(path.read_text().replace('"state_format": 6', '"state_format": 5'))
+    assert load_state(path).judged != STATE.judged
+    told = json.loads(path.read_text())
+    del told["judged"]["state_format"]
+    path.write_text(json.dumps(told))
+    assert load_state(path).judged == replace(STATE.judged, state_format=0)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"judged": {}}', '{"judged": 1, "job": "x"}'])
