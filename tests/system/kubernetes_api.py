@@ -99,7 +99,7 @@ class KubernetesApi:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
-                raise RefusedError(error.code, json.load(error).get("message")) from error
+                raise RefusedError(error.code, _message(error.read())) from error
 
     def apply(self, *objects):
         """Create each object or change it to this, as ``kubectl apply --server-side`` does; return what became of them."""
@@ -217,6 +217,14 @@ class KubernetesApi:
 
 def _flags(arguments):
     return [f"--{name}={value}" for name, value in arguments.items()]
+
+
+def _message(body):
+    """What a refusal says: a Status, or plain text where the path itself is not served (yet)."""
+    try:
+        return json.loads(body).get("message")
+    except ValueError:
+        return body.decode().strip()
 
 
 def _answers(url, tls=None):
