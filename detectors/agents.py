@@ -83,7 +83,7 @@ class AgentBook:
 
     def _heard(self, agent: str, now_ns: int) -> Iterator[Crossing]:
         if agent not in self.heard:
-            self._make_room()
+            yield from self._make_room(now_ns)
             limit_ns = min(round((clause.at_most or 0.0) * NS) for clause in self.clauses)
             self._due_ns = min(self._due_ns, now_ns + limit_ns)
         self.heard.setdefault(agent, Heard(now_ns)).last_ns = now_ns
@@ -217,14 +217,15 @@ class AgentBook:
         left = self.rosters.left.items()
         yield from (ns + GONE_NS for agent, ns in left if agent not in self.heard)
 
-    def _make_room(self) -> None:
+    def _make_room(self, now_ns: int) -> Iterator[Crossing]:
+        """Forget the one unheard for longest of those that nobody announced; its silence ends, or it would never."""
         if len(self.heard) < REMEMBERED:
             return
         others = [agent for agent in self._strangers() if agent not in self.rosters.sources]
         if len(others) >= REMEMBERED:
             oldest = min(others, key=lambda agent: (self.heard[agent].last_ns, agent))
+            yield from self._end_all(oldest, now_ns)
             del self.heard[oldest]
-            self.silent = {(clause_id, agent) for clause_id, agent in self.silent if agent != oldest}
 
     def _crossing(self, change: Change, clause: Clause, agent: str, event_ns: int) -> Crossing:
         return Crossing(change, clause, f"agent={agent}", "agent", -1, event_ns, "")

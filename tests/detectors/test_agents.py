@@ -72,6 +72,16 @@ def test_memory_is_bounded_and_announced_agents_stay():
     assert {"pod-1", "pod-2", f"pod-{REMEMBERED + 10}"} <= set(book.heard)
 
 
+def test_a_silent_agent_that_is_forgotten_for_want_of_room_leaves_no_incident_behind():
+    book = AgentBook((SILENCE,))
+    list(book.hear("first", 0))
+    assert changes(book.elapse(6 * NS)) == [(Change.VIOLATED, "agent=first", 5.0)]
+    ended = [c for i in range(REMEMBERED) for c in book.hear(f"pod-{i}", 7 * NS)]
+    assert changes(ended) == [(Change.RECOVERED, "agent=first", 7.0)]
+    assert "first" not in book.heard
+    assert not book.is_missing
+
+
 def test_without_an_agent_there_is_no_data():
     book = AgentBook((SILENCE,))
     list(book.hear("", NS))
