@@ -73,12 +73,20 @@ def test_up_keeps_what_it_judged(tmp_path):
 # ---- a root file system that cannot be written, as in a container
 
 
+TOOLS = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:/usr/bin:/bin"  # a user's PATH may lack root's tools
+
+
 def why_not():
     """Why this machine cannot show it, or None."""
-    if shutil.which("unshare") is None or os.geteuid() != 0:
-        return "root and unshare make the read-only root of this test"
+    if os.geteuid() != 0 or not all(
+        shutil.which(tool, path=TOOLS) for tool in ("unshare", "mount", "chroot")
+    ):
+        return "root, unshare, mount and chroot make the read-only root of this test"
     tried = subprocess.run(
-        ["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, check=False
+        ["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"],
+        capture_output=True,
+        check=False,
+        env={"PATH": TOOLS},
     )
     return None if tried.returncode == 0 else "nothing can be mounted here"
 
@@ -96,7 +104,7 @@ def contained(tmp_path):
         f"mount --rbind / {root} && mount -o remount,bind,ro {root} && "
         f'mount --bind {state} {inside} && cd / && exec chroot {root} "$@"'
     )
-    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {"PATH": TOOLS, "HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1"}
 
     def begin(*words, ready):
         command = ["unshare", "-m", "--propagation", "private", "sh", "-c", script, "sh", PARITAS]
