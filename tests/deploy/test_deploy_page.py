@@ -57,3 +57,20 @@ def test_the_chart_takes_every_flag_and_makes_what_the_page_names(contract):
     assert {("StatefulSet", pod) for pod in pods} | {("Job", job) for job in jobs} <= made
     assert (pods, jobs) == (["paritas-controller"], ["paritas-topics"])
     assert {("Deployment", "paritas-roster"), ("MutatingAdmissionPolicy", "paritas-sidecar")} <= made
+
+
+def test_the_sizes_are_those_that_the_chart_asks_for(contract):
+    if reason := why_not("helm"):
+        pytest.skip(reason)
+    (command,) = (shlex.split(line) for line in COMMANDS if line.startswith("helm install"))
+    flags = [flag.replace("dense.yaml", str(contract)) for flag in command[4:]]
+    told = helm("template", "paritas", CHART, *flags, "--kube-version", "1.36")
+    asked = {
+        o["metadata"]["labels"]["app.kubernetes.io/component"]: o["spec"]["template"]["spec"]["containers"][0]
+        for o in yaml.safe_load_all(told)
+        if o and o["kind"] in {"StatefulSet", "Deployment"}
+    }
+    for row, component in (("controller", "controller"), ("detector", "detectors"), ("roster", "roster")):
+        size = asked[component]["resources"]
+        shown = f"| {row} | {size['requests']['cpu']}, {size['limits']['cpu']}, {size['limits']['memory']} |"
+        assert shown in PAGE
