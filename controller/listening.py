@@ -163,4 +163,5 @@ def _read(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise UsageError(f"tls: cannot read {str(file)!r}: {error.strerror}") from error
+        message = f"tls: cannot read {str(file)!r}: {error.strerror}"
+        raise UsageError(message, hint="name a PEM file that this user may read") from error

@@ -138,7 +138,8 @@ def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path, pki):
 def test_tls_files_that_are_wrong(tmp_path, pki):
     missing = TlsFiles(tmp_path / "no.pem", pki.key, pki.ca)
     assert text_of(config(tmp_path, tls=missing)) == (
-        f"[usage] tls: cannot read '{tmp_path}/no.pem': No such file or directory"
+        f"[usage] tls: cannot read '{tmp_path}/no.pem': No such file or directory\n"
+        "  hint: name a PEM file that this user may read"
     )
     half = TlsFiles(certificate=pki.certificate)
     assert text_of(config(tmp_path, tls=half)) == "[usage] tls: a server needs both certificate and key"
