@@ -1,11 +1,7 @@
 """`paritas agent`: the sidecar, from a file."""
 
 import argparse
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,6 +47,7 @@ def serve(path: Path, *, clock: "Clock") -> int:
     from paritas.agent.agent import Agent
     from paritas.agent.reload import FileWatch
     from paritas.commands.agent_config import load_agent_config
+    from paritas.commands.signals import signals
 
     watch = FileWatch(path)
     with signals() as (stop, reload), Agent(load_agent_config(path), clock=clock) as agent:
@@ -81,27 +78,6 @@ class _Due:
             return False
         self._next_ns = now_ns + round(POLL_S * 1e9)
         return True
-
-
-@contextmanager
-def signals() -> Iterator[tuple[threading.Event, threading.Event]]:
-    """Events that SIGINT and SIGTERM, and that SIGHUP set; the handlers are put back afterwards."""
-    stop, reload = threading.Event(), threading.Event()
-    wanted: dict[signal.Signals, threading.Event] = {
-        signal.SIGINT: stop,
-        signal.SIGTERM: stop,
-        signal.SIGHUP: reload,
-    }
-    before = {number: signal.signal(number, _setter(event)) for number, event in wanted.items()}
-    try:
-        yield stop, reload
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _setter(event: threading.Event) -> "Callable[[int, object], None]":
-    return lambda *_: event.set()
 
 
 def _say(error: "ParitasError | None", path: Path) -> None:

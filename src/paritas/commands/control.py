@@ -96,7 +96,7 @@ def _add_access_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM; return 0."""
     from paritas.clock import SystemClock
-    from paritas.commands.up import stop_signals
+    from paritas.commands.signals import stop_signals
 
     clock = SystemClock()
     gc.set_threshold(*_GC_THRESHOLDS)

@@ -118,8 +118,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_here(watch: "ContractWatch", arguments: argparse.Namespace) -> int:
-    from paritas.commands.agent import signals
     from paritas.commands.detecting import watched
+    from paritas.commands.signals import signals
 
     with signals() as (stop, asked), _loop(watch, arguments, stop, asked) as loop:
         if loop is None:  # told to stop before the log could be opened

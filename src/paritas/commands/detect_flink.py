@@ -37,7 +37,7 @@ INTERRUPTED = 130  # as a shell reports SIGINT
 def run_on_flink(contract: "Contract", arguments: argparse.Namespace) -> int:
     """Run the job: on the cluster that `--flink` settings name, else on one inside this process."""
     from paritas.clock import SystemClock
-    from paritas.commands.up import stop_signals
+    from paritas.commands.signals import stop_signals
 
     if arguments.kafka is None:
         raise UsageError("--engine flink reads Kafka", hint="give --kafka HOST:PORT instead of --log")

@@ -149,7 +149,7 @@ def _follow(sender: "Sender", paths: Sequence[Path], options: "ReadOptions", ext
     """Send what is there and what is added, until SIGINT or SIGTERM."""
     from paritas.clock import SystemClock
     from paritas.collectors.dumps import follow
-    from paritas.commands.up import stop_signals
+    from paritas.commands.signals import stop_signals
 
     if len(paths) != 1:
         raise UsageError(
@@ -163,7 +163,7 @@ def _repeat(sender: "Sender", passes: "Passes", options: "ReadOptions", extra: M
     """Send everything pass after pass, until SIGINT or SIGTERM; an agent that is away is waited for."""
     from paritas.clock import SystemClock
     from paritas.commands.ingest_passes import PatientSender, paced
-    from paritas.commands.up import stop_signals
+    from paritas.commands.signals import stop_signals
 
     clock = SystemClock()
     with sender, stop_signals() as stop:

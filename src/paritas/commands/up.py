@@ -2,9 +2,7 @@
 
 import argparse
 import os
-import signal
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -86,8 +84,8 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM; return 0."""
     from paritas.clock import SystemClock
-    from paritas.commands.agent import signals
     from paritas.commands.contract_watch import Reloading
+    from paritas.commands.signals import signals
 
     folder = DataFolder(arguments.data or default_folder(os.environ))
     watch = contract_watch(arguments)
@@ -173,20 +171,6 @@ def running(
 
 def _append(log: "EventLog", record: "WireRecord") -> None:
     log.append(record, partition_key=record.key)
-
-
-@contextmanager
-def stop_signals() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set; the handlers are put back afterwards."""
-    stop = threading.Event()
-    before = {
-        number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _say(escalations: "Sequence[Escalation]") -> None:
