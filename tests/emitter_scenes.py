@@ -1,6 +1,7 @@
 """Traces, and an agent that keeps what it takes, for the emitter's tests."""
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,8 +16,10 @@ from paritas.records import KernelIdentity, Role, TokenTrace
 from paritas.wire import decode
 
 KERNEL = KernelIdentity(Role.INFERENCE, engine="vllm")
+PATIENT_S = 60.0
+# QUICK gives up at once, where nobody is to answer.  Who answers may be kept from it by a busy machine for longer.
 QUICK = EmitterLimits(linger_s=0.001, timeout_s=0.2, retry_first_s=0.001, retry_most_s=0.01, retry_for_s=0.1)
-PATIENT_S = 30.0
+PATIENT = replace(QUICK, timeout_s=PATIENT_S, retry_for_s=PATIENT_S)
 
 
 def trace(number, tokens=4):
@@ -30,7 +33,7 @@ def trace(number, tokens=4):
     )
 
 
-def emitter_to(path, limits=QUICK, **named):
+def emitter_to(path, limits=PATIENT, **named):
     return Emitter(Target(unix_path=path), clock=SystemClock(), limits=limits, **named)
 
 

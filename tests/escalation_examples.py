@@ -13,7 +13,7 @@ from paritas.proto.v1 import escalation_pb2 as pb
 from paritas.proto.v1 import escalation_pb2_grpc as pb_grpc
 from paritas.records import Action, Escalation, Finding, Phase, Reason, Severity, State, Verdict
 
-DEADLINE_S = 30  # a wait that takes this long has failed; none is expected to
+DEADLINE_S = 90  # a wait that takes this long has failed; none is expected to
 HOUR_NS = 3_600_000_000_000
 
 

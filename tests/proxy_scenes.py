@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 import aiohttp
 from aiohttp import web
-from emitter_scenes import QUICK, Agent, emitter_to, socket_path
+from emitter_scenes import Agent, emitter_to, socket_path
 from engine_answers import HASHER
 
 from paritas.clock import SystemClock
 from paritas.collectors.openai.engines import PROBES, Engine
 from paritas.collectors.openai.proxy import Proxy, ProxySettings
 
-PATIENT_S = 30.0
+PATIENT_S = 60.0
 PROBED = {path.partition("?")[0] for path in PROBES}
 
 
@@ -117,7 +117,7 @@ class Scene:
 async def scene(answer, *, engine=Engine.VLLM, base=None, serving_tls=None, clock=None, **settings):
     """A proxy before `answer`; `base` names another upstream address."""
     upstream = Upstream(answer, serving_tls, is_shy=engine is not None)
-    with socket_path() as path, Agent(path) as agent, emitter_to(path, QUICK) as emitter:
+    with socket_path() as path, Agent(path) as agent, emitter_to(path) as emitter:
         async with upstream.serving() as address:
             told = ProxySettings(
                 base or address, **{"run_id": "run", "share": 1.0, "engine": engine, **settings}

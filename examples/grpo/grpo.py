@@ -38,7 +38,8 @@ PROMPTS = (
 )
 CLIP = 0.2
 PARITAS = Path(sys.executable).with_name("paritas")
-START_S, LINGER_S = 60.0, 2.0
+START_S = 60.0
+LINGER_S = 5.0  # sending takes 0.2 s, judging the last of it a second of silence; cores are shared
 
 
 def arguments() -> argparse.Namespace:
@@ -69,7 +70,7 @@ def watched(folder: Path) -> Iterator[None]:
         os.environ |= {"PARITAS_DATA": str(folder), "PARITAS_RUN_ID": "grpo"}
         try:
             yield
-            threading.Event().wait(LINGER_S)  # the emitters send within 0.2 s
+            threading.Event().wait(LINGER_S)  # until what was sent is judged
         finally:
             end(watch)
     finally:

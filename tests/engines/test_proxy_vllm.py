@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -17,6 +16,7 @@ pytest.importorskip("vllm", reason="real vLLM is not in this environment: deploy
 pytest.importorskip("aiohttp", reason="the proxy needs paritas[proxy]")
 
 from engine_answers import HASHER
+from free_ports import free_port
 from proxy_scenes import playing, replay, scene
 
 from paritas.collectors.openai import Engine
@@ -26,12 +26,6 @@ from paritas.records import LogprobSemantics, TokenStatus
 START_S = 600
 CHANGING = ("id", "created", "metrics", "request_id")  # differ from request to request
 PROMPT = "The capital of France is"
-
-
-def free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 def is_up(url):
@@ -169,6 +163,26 @@ def test_what_a_client_asked_for_stays(engine):
             (trace,) = await s.traces()
             ids = through["choices"][0]["token_ids"]
             assert trace.token.tolist() == HASHER.hash(np.array(ids)).tolist()
+
+    playing(steps())
+
+
+@pytest.mark.timeout(START_S)
+@pytest.mark.parametrize("max_tokens", [0, 4])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_an_echoed_prompt_stays(engine, stream, max_tokens):
+    """With token ids asked for, vLLM 0.32 leaves the prompt out of the text."""
+    path, asked = COMPLETION
+
+    async def steps():
+        async with scene(replay(b""), engine=None, base=engine) as s:
+            body = {**asked, "echo": True, "logprobs": 1, "max_tokens": max_tokens, "stream": stream}
+            straight, through = [await ask(s.session, url, path, body) for url in (engine, s.url)]
+            assert lasting(through) == lasting(straight)
+            assert told_text(through).startswith(PROMPT)
+            assert s.proxy.tally.unobserved == {"echo": 1}
+            with_ids = await ask(s.session, engine, path, {**body, "return_token_ids": True})
+            assert not told_text(with_ids).startswith(PROMPT)  # or they could be observed after all
 
     playing(steps())
 

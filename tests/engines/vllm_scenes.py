@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -13,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 import numpy as np
+from free_ports import free_port
 
 from paritas.records import KernelIdentity, LogprobSemantics, Role, Sampling, TokenTrace
 from paritas.tokens import TokenHasher
@@ -56,7 +56,10 @@ def environment(folder, **variables):
     (found / "METADATA").write_text("Metadata-Version: 2.1\nName: paritas-vllm-entry\nVersion: 0\n")
     (found / "entry_points.txt").write_text(f"[{GROUP}]\n{ENTRY}\n")
     (folder / "token.key").write_bytes(KEY)
-    ours = {"PARITAS_RUN_ID": "run", "PARITAS_TOKEN_KEY_FILE": str(folder / "token.key"), **variables}
+    # An agent here shares its cores with an engine.
+    patient = {"PARITAS_TIMEOUT_S": "60", "PARITAS_RETRY_FOR_S": "60"}
+    named = {"PARITAS_RUN_ID": "run", "PARITAS_TOKEN_KEY_FILE": str(folder / "token.key")}
+    ours = patient | named | variables
     return told | ours | {"PYTHONPATH": str(folder / "entry")}
 
 
@@ -71,12 +74,6 @@ def offline(folder, asked, env):
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(answer.read_text()), done.stderr
-
-
-def free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 def is_up(url):

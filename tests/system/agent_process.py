@@ -18,7 +18,7 @@ from pathlib import Path
 from paritas.clock import SystemClock
 
 AGENT = "pod-7"
-DEADLINE_S = 60
+DEADLINE_S = 90
 METRIC = re.compile(r'^paritas_agent_([a-z_]+)(?:\{[a-z]+="([a-z_]+)"\})? (\S+)$', re.MULTILINE)
 
 

@@ -48,8 +48,9 @@ class Command:
         return until(lambda: self._line(text), timeout_s=deadline_s, what=self._all)
 
     def _line(self, text):
+        has_ended = self.process.poll() is not None  # asked first: its last words may come in between
         found = next((line for line in (self.out + self.errors).splitlines() if text in line), None)
-        assert found is not None or self.process.poll() is None, self._all()
+        assert found is not None or not has_ended, self._all()
         return found
 
     def _all(self):

@@ -11,8 +11,8 @@ import urllib.error
 import urllib.request
 from typing import Self
 
+from free_ports import free_ports
 from system.flink_setup import VENV
-from system.kafka_broker import free_ports
 
 from paritas.clock import SystemClock
 

@@ -16,6 +16,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from part_setup import SetupError, set_up, speaker, too_late
+
 ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("PARITAS_CACHE") or ROOT / ".cache").absolute()
 VENV = CACHE / "flink-venv"
@@ -37,9 +41,7 @@ JARS = {
 JAR_WORDS = tuple(word for jar in JARS for word in ("--jar", str(jar)))
 TOOLS = {"java": "Flink runs on Java 17 or newer", "mvn": "Maven copies Flink's Kafka connector"}
 
-
-class SetupError(Exception):
-    """It cannot be set up here; the text is for a person."""
+say = speaker("flink")
 
 
 def missing_tool():
@@ -133,7 +135,7 @@ def _run(command, *, timeout_s, what):
             text=True,
         )
     except subprocess.TimeoutExpired as error:
-        raise SetupError(f"{what} was not there after {timeout_s} s: is the network slow?") from error
+        raise SetupError(too_late(what, timeout_s)) from error
     except subprocess.CalledProcessError as error:
         told = (error.output or "no output").splitlines()
         named = [
@@ -143,19 +145,8 @@ def _run(command, *, timeout_s, what):
         raise SetupError(f"{what} cannot be fetched, is the network up? {reason}") from error
 
 
-def say(text):
-    sys.stderr.write(f"flink: {text}\n")
-    sys.stderr.flush()
-
-
 def main():
-    try:
-        fetch()
-    except SetupError as error:
-        say(str(error))
-        return 1
-    say(f"ready: {VENV / 'bin/paritas'} {' '.join(JAR_WORDS)}")
-    return 0
+    return set_up(missing_tool, fetch, say=say, ready=lambda: f"{VENV / 'bin/paritas'} {' '.join(JAR_WORDS)}")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Self
 
+from free_ports import free_ports
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
@@ -39,15 +40,6 @@ def missing_tool():
 def fetch():
     """Copy the broker's jars, once; says so.  CalledProcessError if they cannot be had."""
     subprocess.run([KAFKA_SH, "fetch"], check=True)
-
-
-def free_ports(number):
-    """Ports nobody listens on now; all different, as they are held together."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [held.getsockname()[1] for held in sockets]
-    for held in sockets:
-        held.close()
-    return ports
 
 
 class KafkaBroker:

@@ -14,8 +14,9 @@ from contextlib import ExitStack, suppress
 import yaml
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from free_ports import free_port
 from system.kubernetes_parts import API_SERVER, etcd
-from system.otel_parts import free_port, running, wait_until
+from system.otel_parts import running, wait_until
 
 ADMIN = "admin-token"
 MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"

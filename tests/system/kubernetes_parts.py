@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from system.flink_setup import SetupError
+from part_setup import SetupError, last_said, set_up, speaker, too_late
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("PARITAS_CACHE") or ROOT / ".cache").absolute() / "kubernetes"
@@ -38,6 +38,8 @@ RECIPE = hashlib.sha256(f"{MODULE}{MAIN}{LINK}".encode()).hexdigest()[:12]
 API_SERVER = CACHE / f"kube-apiserver-{VERSION}-{RECIPE}"
 ETCD = CACHE / "etcd"
 STEP_S = 1800
+
+say = speaker("kubernetes")
 
 
 def missing_tool():
@@ -63,11 +65,6 @@ def fetch():
             _unpack_etcd()
         if not API_SERVER.exists():
             _build_api_server()
-
-
-def say(text):
-    sys.stderr.write(f"kubernetes: {text}\n")
-    sys.stderr.flush()
 
 
 def _has_etcd():
@@ -123,23 +120,17 @@ def _run(command, folder, what):
                 command, cwd=folder, check=True, timeout=STEP_S, stdout=subprocess.PIPE, stderr=log, text=True
             )
         except subprocess.TimeoutExpired as error:
-            raise SetupError(f"{what} was not there after {STEP_S} s: is the network slow?") from error
+            raise SetupError(too_late(what, STEP_S)) from error
         except subprocess.CalledProcessError as error:
             log.seek(0)
-            last = " ".join(" ".join(log.read().splitlines()[-2:]).split()) or "it said nothing"
-            raise SetupError(f"{what} cannot be had: {last[:300]} (all of it: {log.name})") from error
+            raise SetupError(
+                f"{what} cannot be had: {last_said(log.read())} (all of it: {log.name})"
+            ) from error
     return done.stdout
 
 
 def main():
-    reason = missing_tool()
-    try:
-        if reason is None:
-            fetch()
-    except SetupError as error:
-        reason = str(error)
-    say(reason or f"ready: {API_SERVER} {etcd()}")
-    return 1 if reason else 0
+    return set_up(missing_tool, fetch, say=say, ready=lambda: f"{API_SERVER} {etcd()}")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ import gzip
 import json
 import os
 import shutil
-import socket
 import subprocess
 import threading
 import urllib.request
@@ -15,6 +14,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from free_ports import free_port
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -42,12 +42,6 @@ def build(part: str) -> Path:
     """Return the program of ``collector`` or ``jaeger``; builds it where the cache lacks it."""
     subprocess.run([OTEL / "build.sh", part], check=True)
     return CACHE / {"collector": "otelcol", "jaeger": "jaeger"}[part]
-
-
-def free_port() -> int:
-    """Return a port nobody listens on now; the caller binds it at once."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 def wait_until(
@@ -142,7 +136,7 @@ def error_lines(part: Part) -> list[str]:
 
 def metric(part: Part, name: str) -> float:
     """Return the sum of one counter over its labels, 0 where it has not been counted yet."""
-    with urllib.request.urlopen(part.url("METRICS_PORT", "/metrics"), timeout=10) as answer:
+    with urllib.request.urlopen(part.url("METRICS_PORT", "/metrics"), timeout=DEADLINE_S) as answer:
         lines = answer.read().decode().splitlines()
     samples = [line for line in lines if line.startswith((f"{name}{{", f"{name}_total{{"))]
     return sum(float(line.rsplit(" ", 1)[1]) for line in samples)
@@ -222,5 +216,5 @@ def _handler(sink: SpanSink) -> type[BaseHTTPRequestHandler]:
 
 def answer_of(part: Part, path: str) -> "dict[str, object]":
     """Return a JSON answer of Jaeger's query API."""
-    with urllib.request.urlopen(part.url("QUERY_PORT", path), timeout=10) as answer:
+    with urllib.request.urlopen(part.url("QUERY_PORT", path), timeout=DEADLINE_S) as answer:
         return json.loads(answer.read())

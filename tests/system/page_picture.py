@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from system.otel_parts import free_port, running, wait_until
+from free_ports import free_port
+from system.otel_parts import running, wait_until
 
 FLAGS = (
     "--headless",

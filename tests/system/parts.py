@@ -13,6 +13,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import part_setup
+from part_setup import SetupError
 from system import flink_setup, kafka_broker, kubernetes_parts, otel_parts, routers_setup
 
 __all__ = ["main", "why_not"]
@@ -30,23 +32,12 @@ PARTS: Mapping[str, tuple[Callable[[], str | None], Callable[[], object]]] = {
 @cache
 def why_not(name: str) -> str | None:
     """Get a part; return why it cannot be had here, or None."""
-    missing, fetch = PARTS[name]
-    if reason := missing():
-        return reason
-    try:
-        fetch()
-    except (flink_setup.SetupError, subprocess.CalledProcessError) as error:
-        return str(error)
-    return None
+    return part_setup.why_not(*PARTS[name], errors=(SetupError, subprocess.CalledProcessError))
 
 
 def main(names: list[str]) -> int:
     """Get every named part that can be had; return 0."""
-    for name in names or list(PARTS):
-        reason = why_not(name)
-        sys.stdout.write(f"{name}: {f'not to be had here: {reason}' if reason else 'ready'}\n")
-        sys.stdout.flush()
-    return 0
+    return part_setup.set_up_all(names or list(PARTS), why_not)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Real routers as processes, and the small servers behind them that say who answered."""
 
 import json
-import socket
 import subprocess
 import threading
 import urllib.error
@@ -10,11 +9,18 @@ from collections import Counter
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from free_ports import free_port
 from system import routers_setup
 
 from paritas.controller.drivers.envoy_config import bootstrap
 
 MODULES = {"sglang-router": "sglang_router.launch_router", "vllm-router": "vllm_router.launch_router"}
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = (
+        128  # copies of requests come in crowds; one beyond Python's five waits a second or more
+    )
 
 
 class Workers:
@@ -51,15 +57,9 @@ class Workers:
             def log_message(self, *_words):
                 pass
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+        server = _Server(("127.0.0.1", 0), Answers)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         return server
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def ask(base_url, times=1, **headers):
@@ -69,7 +69,7 @@ def ask(base_url, times=1, **headers):
         asked = urllib.request.Request(f"{base_url}/v1/completions", data=b'{"model":"m","prompt":"x"}')
         for name, value in {"content-type": "application/json", **headers}.items():
             asked.add_header(name.replace("_", "-"), value)
-        with urllib.request.urlopen(asked, timeout=10) as answer:
+        with urllib.request.urlopen(asked, timeout=60) as answer:
             answered[json.loads(answer.read())["id"]] += 1
     return answered
 

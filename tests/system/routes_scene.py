@@ -5,9 +5,9 @@ import threading
 from contextlib import ExitStack, suppress
 from importlib.resources import as_file, files
 
+from free_ports import free_ports
 from system.control_process import Command
 from system.flink_cluster import until
-from system.kafka_broker import free_ports
 from system.router_process import Workers, ask, envoy
 
 from paritas.clock import SystemClock

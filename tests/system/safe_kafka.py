@@ -1,6 +1,7 @@
 """A real broker with a listener that wants both TLS and SCRAM, and the file that a user writes for it."""
 
-from system.kafka_broker import PASSWORD, SCRAM_LOGIN, KafkaBroker, free_ports
+from free_ports import free_ports
+from system.kafka_broker import PASSWORD, SCRAM_LOGIN, KafkaBroker
 
 from paritas.agent.eventlog.kafka_settings import KafkaSettings, TopicSettings
 from paritas.agent.eventlog.kafka_topic import ensure_topic
@@ -28,14 +29,14 @@ class SafeBroker(KafkaBroker):
         return f"localhost:{self.safe_port}"
 
 
-def settings_file(folder, broker, *, password=PASSWORD):
+def settings_file(folder, broker, *, password=PASSWORD, connect="60s"):
     """What a user writes."""
     (folder / "password").write_text(password + "\n")
     path = folder / "kafka.yaml"
     path.write_text(
         "kafka:\n"
         f"  bootstrap: ['{broker.safe_bootstrap}']\n"
-        "  connect_timeout: 2s\n"
+        f"  connect_timeout: {connect}\n"
         f"  tls: {{ca_file: {broker.certificate}}}\n"
         "  sasl:\n"
         "    mechanism: SCRAM-SHA-512\n"

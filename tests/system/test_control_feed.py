@@ -9,10 +9,10 @@ import pytest
 pytest.importorskip("kafka", reason="kafka-python is not installed (pip install 'paritas[kafka]')")
 
 from escalation_examples import escalation
+from free_ports import free_ports
 from kafka import KafkaProducer
 from system.control_process import Command, controller, target_of
 from system.flink_cluster import until
-from system.kafka_broker import free_ports
 from system.kafka_topics import CLOCK, LEFT_SOCKETS, fresh_topic
 from system.recorded_records import recorded_traces, records_of
 from system.safe_kafka import named_topic, settings_file
@@ -121,8 +121,8 @@ def test_what_is_no_escalation_is_counted_said_once_and_holds_back_nothing(topic
     write(topic, [b"\xff garbage", *made([1, 2]), b"", b"\xff more"])
     with feed(tmp_path, topic) as control:
         reaches(target_of(control), 2)
-        control.says("records=")
         control.says("detail=the record is no escalation")
+        until(lambda: control_refused(control) == 3, timeout_s=60, what=lambda: control.errors)
         assert control.end() == 0
         assert control.out.splitlines()[-1] == (
             f"taken from topic {topic.topic!r}: 2 escalations, {control_refused(control)} refused, 0 lost"
@@ -198,7 +198,7 @@ def test_detect_and_control_over_tls_and_scram(safe_broker, tmp_path):
 
 
 def test_a_wrong_password_is_said_and_stops_a_run_to_the_end(safe_broker, tmp_path):
-    file = settings_file(tmp_path, safe_broker, password="wrong-horse")
+    file = settings_file(tmp_path, safe_broker, password="wrong-horse", connect="3s")
     words = ("--topic", "x", "--controller", "127.0.0.1:1", "--state", tmp_path / "state", "--to-end")
     with Command("detect", "--kafka", file, *words) as detect:
         assert detect.wait() == 1

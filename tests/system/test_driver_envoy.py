@@ -6,8 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 from fleets import ALL, GOLD, fleet_of, route
+from free_ports import free_port
+from system.otel_parts import wait_until
 from system.parts import why_not
-from system.router_process import Workers, ask, envoy, free_port
+from system.router_process import Workers, ask, envoy
 
 from paritas.clock import SystemClock
 from paritas.controller.drivers.driver import Outcome
@@ -84,10 +86,21 @@ def test_one_slice_moves_and_the_others_stay(tmp_path, workers):
 
 def test_a_copy_reaches_the_candidate_and_nobody_hears_its_answer(tmp_path, workers):
     workers.hits.clear()
-    ((_, answered, observed),) = played(tmp_path, workers, [route(shadow={"reference": 1.0})])
+
+    def copied():
+        return sum(count for (name, _), count in list(workers.hits.items()) if name == "ref")
+
+    async def scene():
+        async with driven(tmp_path, workers) as (driver, url):
+            await driver.apply([route(shadow={"reference": 1.0})])
+            answered = await asyncio.to_thread(ask, url, REQUESTS)
+            everything = lambda: copied() >= REQUESTS  # noqa: E731
+            await asyncio.to_thread(wait_until, everything, "the last copies, which may be on their way")
+            return answered, await driver.observe()
+
+    answered, observed = asyncio.run(scene())
     assert set(answered) == {"r0", "r1"}
-    copied = sum(count for (name, _), count in workers.hits.items() if name == "ref")
-    assert REQUESTS * 0.9 <= copied <= REQUESTS, "the last copies may still be on their way"
+    assert copied() == REQUESTS
     assert observed.shadow[ALL] == {"reference": 1.0}
 
 

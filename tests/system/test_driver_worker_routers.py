@@ -5,8 +5,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 from fleets import fleet_of, route
+from free_ports import free_port
 from system.parts import why_not
-from system.router_process import Workers, ask, free_port, worker_router
+from system.router_process import Workers, ask, worker_router
 
 from paritas.clock import SystemClock
 from paritas.controller.drivers.driver import Outcome
@@ -30,12 +31,12 @@ def workers():
 
 
 @asynccontextmanager
-async def driven(folder, kind, workers, *, strangers=(), **targets):
+async def driven(folder, kind, workers, *, strangers=(), settle_s=60.0, **targets):
     """A driver over a running router that has r0, r1 and `strangers`; yields driver and URL."""
     urls = {name: f"http://{workers.address(name)}" for name in ("r0", "r1", "ref")} | targets
     fleet = fleet_of(targets=urls)
     with worker_router(folder, kind, [urls["r0"], urls["r1"], *strangers]) as url:
-        settings = WorkerRouterSettings(url, settle_s=10.0)
+        settings = WorkerRouterSettings(url, settle_s=settle_s)
         async with WorkerRouterDriver(kind, settings, fleet, SystemClock()) as driver:
             await ready(driver)
             yield driver, url
@@ -88,7 +89,7 @@ def test_what_it_cannot_do_and_the_last_replica_change_nothing(tmp_path, kind, w
 def test_a_replica_that_is_dead_does_not_come_in_and_nobody_leaves_for_it(tmp_path, kind, workers):
     async def scene():
         dead = f"http://127.0.0.1:{free_port()}"
-        async with driven(tmp_path, kind, workers, ref=dead) as (driver, url):
+        async with driven(tmp_path, kind, workers, ref=dead, settle_s=10.0) as (driver, url):
             (applied,) = await driver.apply([route(inference=0.0)])
             return applied, set(await asyncio.to_thread(ask, url, REQUESTS))
 

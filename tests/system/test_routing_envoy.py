@@ -4,8 +4,9 @@ from dataclasses import replace
 from importlib.resources import files
 
 import pytest
+from free_ports import free_port
 from system.parts import why_not
-from system.router_process import Workers, ask, envoy, free_port
+from system.router_process import Workers, ask, envoy
 
 from paritas.clock import NS_PER_S, SystemClock
 from paritas.collectors.dumps import ReadOptions, read_dump

@@ -12,11 +12,11 @@ pytest.importorskip(
     "opentelemetry.sdk", reason="opentelemetry-sdk is not installed (pip install 'paritas[otel]')"
 )
 
+from free_ports import free_ports
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor, SpanExportResult
-from system.kafka_broker import free_ports
 from system.kafka_topics import CLOCK, LEFT_SOCKETS, fresh_topic, origins, read_topic
 
 from paritas.agent.eventlog.kafka_settings import KafkaSettings
