@@ -13,9 +13,11 @@ from paritas.contracts.model import Compare
 from paritas.detectors.pairs import PairedTrace, PairOutcome, pair_columns
 from paritas.detectors.topk import top_columns
 from paritas.exact import join_drifts
-from paritas.records import LogprobSemantics, PairReason, Sampling, TokenTrace, TopK
+from paritas.records import LogprobSemantics, PairReason, Sampling, Timings, TokenTrace, TopK
 
 __all__ = ["join_segments", "lost", "match", "semantics_agree", "weights_lag"]
+
+LARGEST_LAG = 2**53  # exact as a float; what is further apart counts no versions
 
 
 def join_segments(parts: Mapping[int, TokenTrace]) -> TokenTrace | None:
@@ -84,6 +86,7 @@ def match(inference: TokenTrace, train: TokenTrace, compare: Compare) -> PairOut
 
 def _paired(inference: TokenTrace, train: TokenTrace, lag: int | None) -> PairOutcome:
     mask, ell, q, counts = pair_columns(inference, train)
+    timings = _measured(inference.timings)
     itl = np.nan if inference.itl_s is None else _mean_s(inference.itl_s)
     pair = PairedTrace(
         inference.run_id,
@@ -101,8 +104,8 @@ def _paired(inference: TokenTrace, train: TokenTrace, lag: int | None) -> PairOu
         train.kernel,
         inference.sampling,
         train.sampling,
-        inference.timings,
-        _itl_s(inference, itl),
+        timings,
+        _itl_s(timings, len(inference), itl),
         top_columns(inference, train, mask),
         lag,
     )
@@ -117,20 +120,28 @@ def _paired(inference: TokenTrace, train: TokenTrace, lag: int | None) -> PairOu
     )
 
 
+def _measured(timings: Timings) -> Timings:
+    """Durations without those that are none: NaN, or below zero because a clock went back."""
+    told = (timings.queue_s, timings.ttft_s, timings.prefill_s, timings.decode_s)
+    if all(s is None or s >= 0.0 for s in told):
+        return timings
+    return Timings(*(s if s is not None and s >= 0.0 else None for s in told))
+
+
 def _mean_s(itl_s: NDArray[np.float32]) -> float:
-    known = itl_s[np.isfinite(itl_s)]
+    known = itl_s[np.isfinite(itl_s) & (itl_s >= 0.0)]
     return float(known.mean()) if known.size else float("nan")
 
 
-def _itl_s(trace: TokenTrace, measured: float) -> float:
+def _itl_s(timings: Timings, tokens: int, measured: float) -> float:
     """Mean inter-token latency: measured, else decode time over the tokens after the first."""
-    if np.isfinite(measured) or trace.timings.decode_s is None or len(trace) < 2:
+    if np.isfinite(measured) or timings.decode_s is None or tokens < 2:
         return float(measured)
-    return trace.timings.decode_s / (len(trace) - 1)
+    return timings.decode_s / (tokens - 1)
 
 
 def weights_lag(inference: str, train: str) -> int | None:
-    """Train version minus inference version; None unless both are integers.
+    """Train version minus inference version; None unless both are integers, and not digests of digits.
 
     Examples
     --------
@@ -138,9 +149,10 @@ def weights_lag(inference: str, train: str) -> int | None:
     (1, None, None)
     """
     try:
-        return int(train) - int(inference)
+        lag = int(train) - int(inference)
     except ValueError:
         return None
+    return lag if abs(lag) <= LARGEST_LAG else None
 
 
 def _other_weights(inference: TokenTrace, train: TokenTrace, lag: int | None) -> PairOutcome:

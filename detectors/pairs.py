@@ -14,6 +14,7 @@ from paritas.records import (
     TokenStatus,
     TokenTrace,
 )
+from paritas.tokens import SENTINEL_NATS, SLACK_NATS, classify
 
 __all__ = ["PairOutcome", "PairedTrace", "TopColumns", "is_reported", "pair_columns", "unreported"]
 
@@ -144,14 +145,29 @@ def pair_columns(
     """Return the mask of usable tokens, their log-ratio, q and the joint status counts.
 
     The joint status of a token is the one further from VALID of the two sides; the mask,
-    log-ratio (nats, float64) and q (nats) follow from it.
+    log-ratio (nats, float64) and q (nats) follow from it.  A sender's VALID is believed only
+    of what can be a log-probability.
     """
     status = _joint_status(inference.status, train.status)
     mask = status == TokenStatus.VALID
-    q = inference.logprob[mask].astype(np.float64)
-    ell = train.logprob[mask].astype(np.float64) - q
+    q, p = (trace.logprob[mask].astype(np.float64) for trace in (inference, train))
+    if not _are_logprobs(q, p):
+        status[mask] = _joint_status(classify(q), classify(np.maximum(p, -1.0)))
+        valid = status[mask] == TokenStatus.VALID
+        mask, q, p = status == TokenStatus.VALID, q[valid], p[valid]
+    ell = p - q
     tally = np.bincount(status, minlength=len(TokenStatus))
     return mask, ell, q, {s: int(tally[s]) for s in TokenStatus if tally[s]}
+
+
+def _are_logprobs(q: Floats, p: Floats) -> bool:
+    """Whether none is NaN, or above zero by more than rounding, and no q is a sentinel or -inf (`paritas.tokens`).
+
+    A p of -inf is a token that the trainer cannot produce: it shows as drift, and never as a match.
+    """
+    if not q.size:
+        return True
+    return bool(q.min() > SENTINEL_NATS and q.max() <= SLACK_NATS and p.max() <= SLACK_NATS)
 
 
 def _joint_status(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from math import isnan
 from typing import TypeVar
 
 from paritas.contracts.model import Clause, Contract, Refit, Stage
@@ -27,6 +28,7 @@ from paritas.detectors.measures import Columns
 from paritas.detectors.pairs import PairedTrace, PairOutcome
 from paritas.detectors.refit_process import RefitTest
 from paritas.detectors.rows import clauses_at
+from paritas.detectors.sampling import weight_of
 from paritas.detectors.units import Batch
 
 __all__ = ["RefitGate", "RefitReason", "RefitState", "RefitStep", "RefitVerdict", "gated"]
@@ -132,7 +134,10 @@ class RefitGate:
         self._plain = next((part.name for part in whole if not part.by), whole[0].name)
         self._by_replica = next((part for part in whole if part.by == (REPLICA,)), None)
         clauses = [c for c in clauses_at(contract, Stage.FULL) if is_refit_clause(contract, c)]
-        self._columns = Columns.of([(clause, whole[0]) for clause in clauses], {})
+        self._columns = replace(
+            Columns.of([(clause, whole[0]) for clause in clauses], {}),
+            sampled_at_least=contract.compare.sampled_at_least,
+        )
         self.sequences: dict[str, int] = {}
         self.versions: dict[str, int] = {}
         self.reasons: dict[tuple[str, str], int] = {}
@@ -176,13 +181,20 @@ class RefitGate:
 
     def _may_be_tested(self, outcome: PairOutcome) -> bool:
         known = None if outcome.pair is None else self._verdicts.get(_key(outcome.pair))
-        return _tells(outcome.pair) and (known is None or known.state is RefitState.HELD)
+        return self._tells(outcome.pair) and (known is None or known.state is RefitState.HELD)
+
+    def _tells(self, pair: PairedTrace | None) -> bool:
+        """Whether a pair tells of the drift of a known version, and how much it counts is known."""
+        least = self._columns.sampled_at_least
+        if pair is None or not pair.weights_version or not pair.tokens:
+            return False
+        return least is None or not isnan(weight_of(pair.attributes, least))
 
     def _step(self, outcome: PairOutcome, batch: Batch | None, place: int) -> RefitStep:
         pair = outcome.pair
         if pair is None:
             return RefitStep(self._loss_counts(outcome))
-        if not _tells(pair):  # clauses about broken tokens need it
+        if not self._tells(pair):  # clauses about broken tokens, and who counts the unknown, need it
             return RefitStep(counts=True)
         key = _key(pair)
         ended = () if key in self._verdicts else self._start(key, pair)
@@ -315,11 +327,6 @@ def gated(
 
 def _key(pair: PairedTrace) -> Key:
     return pair.run_id, pair.weights_version, pair.attributes.get(REPLICA, "")
-
-
-def _tells(pair: PairedTrace | None) -> bool:
-    """Whether a pair tells of the drift of a known version."""
-    return pair is not None and bool(pair.weights_version) and pair.tokens > 0
 
 
 def _beyond(table: "OrderedDict[K, V]") -> list[K]:

@@ -109,6 +109,8 @@ class RefitTest:
         half = radius(float(self.spread[column]), self.units, SIDE_ALPHA)
         over = _log_evidence(self.kept)[column]
         low = max(mean - half, row.tau if over >= -log(REFUTED_ALPHA) else 0.0)
+        # Values of a sampled stream are drawn towards the limit: above it, what all have is larger still.
+        high = 1.0 if columns.sampled_at_least is not None else min(mean + half, 1.0)
         return Verdict(
             row.clause.id,
             name,
@@ -118,7 +120,7 @@ class RefitTest:
             row.clause.family.value,
             row.scale.up(mean),
             row.scale.up(low),
-            row.scale.up(min(mean + half, 1.0)),
+            row.scale.up(high),
             row.limit,
             float(over / log(10.0)),
             float(_log_evidence(self.exceeded)[column] / log(10.0)),

@@ -20,7 +20,7 @@ from paritas.detectors.measures import Measures
 from paritas.detectors.pairs import PairedTrace, PairOutcome
 from paritas.detectors.rows import Row
 
-__all__ = ["LABEL", "SamplingBook", "anchor_of", "probability_of", "weigh", "weight_of"]
+__all__ = ["LABEL", "SamplingBook", "anchor_of", "is_sample", "probability_of", "weigh", "weight_of"]
 
 LABEL = "sampling_probability"
 UNKNOWN_AT_MOST = 0.005  # a larger share of sequences nobody can weigh, and nothing passes
@@ -51,6 +51,11 @@ def weight_of(attributes: Mapping[str, str], at_least: float) -> float:
     """
     told = probability_of(attributes)
     return nan if told is None or told < at_least else at_least / told
+
+
+def is_sample(outcomes: Iterable[PairOutcome]) -> bool:
+    """Whether some sequence stands for others that were not recorded: plain means are not those of all."""
+    return any(probability_of(outcome.attributes) not in (None, 1.0) for outcome in outcomes)
 
 
 def anchor_of(row: Row) -> float:

@@ -10,6 +10,7 @@ valid, a good one is fast.  The reference counts as it was seen: what it misses 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil, log2
+from sys import float_info
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ __all__ = ["SHAPES", "Shape", "bucket_of", "windows_of"]
 SHAPES = tuple(name for name, entry in CATALOGUE.items() if entry.baseline)
 SCALE = 32  # buckets an octave, 2.2 % wide; a quantile is a bucket's bound and therefore exact
 ZERO = -(1 << 20)  # bucket of what took no time
+LONGEST_S = float_info.max  # infinity, what never came, is in its bucket
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 MEMORY = 0.95  # of the witness: about the last twenty windows
 
@@ -35,7 +37,7 @@ def bucket_of(seconds: float) -> int:
     >>> bucket_of(1.0), bucket_of(1.01), bucket_of(0.0)
     (-1, 0, -1048576)
     """
-    return ceil(log2(seconds) * SCALE) - 1 if seconds > 0.0 else ZERO
+    return ceil(log2(min(seconds, LONGEST_S)) * SCALE) - 1 if seconds > 0.0 else ZERO
 
 
 def windows_of(statistic: str, declared: int | None) -> int:

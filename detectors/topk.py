@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from paritas.detectors.pairs import Floats, TopColumns, unreported
 from paritas.records import TokenTrace, TopK
+from paritas.tokens import SLACK_NATS
 
 __all__ = ["top_columns"]
 
@@ -40,8 +41,13 @@ def top_columns(inference: TokenTrace, train: TokenTrace, mask: NDArray[np.bool_
 
 
 def _lists(trace: TokenTrace) -> TopK | None:
-    """The trace's lists if they hold at least one entry."""
-    return trace.top if trace.top is not None and trace.top.token.shape[1] else None
+    """The trace's lists if they hold at least one entry; one above zero is no log-probability and not there."""
+    if trace.top is None or not trace.top.token.shape[1]:
+        return None
+    above = trace.top.logprob > SLACK_NATS
+    if not above.any():
+        return trace.top
+    return TopK(trace.top.token, np.where(above, np.float32(np.nan), trace.top.logprob))
 
 
 def _top1(trace: TokenTrace, mask: NDArray[np.bool_], n: int) -> tuple[Floats, Floats]:

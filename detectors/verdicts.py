@@ -95,7 +95,8 @@ def _of_row(evaluator: Evaluator, index: int, pass_alpha: float) -> Verdict:
     units = int(bank.units[index])
     estimate, lower, upper = _estimate(evaluator, index)
     log_pass = _log_pass(evaluator, index)
-    state, reason = _decide(evaluator, index, (lower, upper), log_pass >= -log(pass_alpha))
+    certified = log_pass >= -log(pass_alpha) or _is_inside(evaluator, index, pass_alpha)
+    state, reason = _decide(evaluator, index, certified=certified)
     return Verdict(
         row.clause.id,
         row.name,
@@ -117,9 +118,16 @@ def _of_row(evaluator: Evaluator, index: int, pass_alpha: float) -> Verdict:
     )
 
 
-def _decide(
-    evaluator: Evaluator, index: int, limits: tuple[float, float], certified: bool
-) -> tuple[State, Reason]:
+def _is_inside(evaluator: Evaluator, index: int, alpha: float) -> bool:
+    """Whether the limits of a signed mean lie inside its tolerance, at the level of a pass and as shown."""
+    row = evaluator.rows[index]
+    if not row.two_sided:
+        return False
+    _, lower, upper = _estimate(evaluator, index, side_alpha=min(alpha, SIDE_ALPHA))
+    return -row.limit < lower and upper < row.limit
+
+
+def _decide(evaluator: Evaluator, index: int, *, certified: bool) -> tuple[State, Reason]:
     """Return the state and why; a pass needs a certificate, or an exhaustive observation."""
     row, bank = evaluator.rows[index], evaluator.bank
     if bank.violated[index] and row.clause.derived:
@@ -142,8 +150,7 @@ def _decide(
     ):  # a census: every sequence was looked at, nothing is inferred
         kept = bank.total[index] <= row.tau * bank.units[index]
         return (State.CONFORMING, Reason.MATCHED) if kept else (State.UNDECIDED, Reason.NEEDS_MORE_UNITS)
-    inside = row.two_sided and -row.limit < limits[0] and limits[1] < row.limit
-    if certified or inside:
+    if certified:
         return State.CONFORMING, Reason.CERTIFIED
     mean = float(bank.total[index]) / int(bank.units[index])
     if mean - _blur(evaluator, index) <= row.tau < mean:
@@ -157,7 +164,9 @@ def _blur(evaluator: Evaluator, index: int) -> float:
     return evaluator.blur.get(index, 0.0) / units if units else 0.0
 
 
-def _estimate(evaluator: Evaluator, index: int) -> tuple[float, float, float]:
+def _estimate(
+    evaluator: Evaluator, index: int, *, side_alpha: float = SIDE_ALPHA
+) -> tuple[float, float, float]:
     """Mean over units and its limits in the clause's unit; NaN without units, limits NaN if unbounded."""
     row, bank = evaluator.rows[index], evaluator.bank
     units = int(bank.units[index])
@@ -169,7 +178,7 @@ def _estimate(evaluator: Evaluator, index: int) -> tuple[float, float, float]:
     if not row.bounded:
         return row.scale.up(mean), NAN, NAN
     # The shown mean is a ratio of two means: only the bets on the limit itself bound it.
-    r = 1.0 if is_weighted else radius(float(bank.spread[index]), units, SIDE_ALPHA)
+    r = 1.0 if is_weighted else radius(float(bank.spread[index]), units, side_alpha)
     blur = _blur(evaluator, index)  # the mean is that of the largest shares that buckets allow
     low, high = _tightened(evaluator, index, max(mean - blur - r, 0.0), min(mean + r, 1.0))
     ends = sorted((row.scale.up(low), row.scale.up(high)))

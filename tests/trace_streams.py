@@ -35,7 +35,7 @@ def watched():
 def sequence(rng, i, *, stale):
     """Return both views of sequence i; a stale sampler's tokens are likelier to its trainer."""
     q = -rng.exponential(size=TOKENS)
-    p = q + rng.normal(0, 0.03, TOKENS)
+    p = np.minimum(q + rng.normal(0, 0.03, TOKENS), 0.0)
     if stale:
         p = np.minimum(p + rng.exponential(0.4, TOKENS), -1e-6)
     inference, train = both(f"s-{i:04}", q=q, p=p, event_ns=i * NS // 20)

@@ -65,6 +65,41 @@ def test_the_joint_status_of_a_token(q_status, p_status, joint):
     assert one.complete is (joint in ("valid", "masked", "prompt"))
 
 
+@pytest.mark.parametrize("side", ["inference", "train"])
+@pytest.mark.parametrize(
+    ("value", "status"),
+    [
+        (np.nan, "nonfinite"),
+        (-np.inf, "nonfinite"),
+        (np.inf, "nonfinite"),
+        (-9999.0, "sentinel"),
+        (0.5, "positive"),
+        (np.float32(1e-6), "valid"),  # rounding
+        (-9998.0, "valid"),
+    ],
+)
+def test_what_a_sender_calls_valid_is_believed_only_of_a_log_probability(side, value, status):
+    """Nothing else may enter a statistic: a NaN that is left out would be a pass without data.
+
+    What only the trainer cannot produce shows as drift instead.
+    """
+    if side == "train" and value < -9998.0:
+        status = "valid"
+    values = {"q": (-1.0, -2.0, -0.5), "p": (-1.5, -2.0, -0.5)}
+    spoilt = "q" if side == "inference" else "p"
+    values[spoilt] = (values[spoilt][0], value, values[spoilt][2])
+    inference, train = both(**values)
+    lists = top_k([[1], [2], [3]], [[-1.0], [-2.0], [-0.5]])
+    masked = np.array([0, 0, TokenStatus.MASKED], np.uint8)
+    one = match(replace(inference, top=lists, status=masked), replace(train, top=lists), Compare()).pair
+    wanted = [TokenStatus.VALID, TokenStatus[status.upper()], TokenStatus.MASKED]
+    assert one.counts == dict(Counter(wanted))
+    assert one.position.tolist() == [i for i, s in enumerate(wanted) if s is TokenStatus.VALID]
+    assert one.log_ratio[0] == -0.5
+    assert not np.isnan(one.log_ratio).any()
+    assert len(one.log_ratio) == len(one.logprob_q) == len(one.top.top1_q) == one.tokens
+
+
 def test_unequal_weights_do_not_pair():
     inference, train = both()
     inference = replace(inference, weights_version="7")
@@ -202,6 +237,20 @@ def test_inter_token_latency_is_measured_or_worked_out():
     assert np.isnan(match(unreadable, train, Compare()).pair.itl_mean_s)
 
 
+@pytest.mark.parametrize("none", [float("nan"), -1.0, -1e-30])
+def test_a_duration_that_is_none_was_not_measured(none):
+    """A clock that goes back must not make a service look fast."""
+    inference, train = both(q=(-1.0, -2.0, -0.5))
+    odd = replace(inference, timings=Timings(none, none, 0.25, none))
+    one = match(odd, train, Compare()).pair
+    assert one.timings == Timings(prefill_s=0.25)
+    assert np.isnan(one.itl_mean_s)
+    steps = replace(inference, itl_s=np.array([none, none, 0.5], np.float32))
+    assert match(steps, train, Compare()).pair.itl_mean_s == 0.5
+    endless = replace(inference, timings=Timings(ttft_s=float("inf"), decode_s=0.0))
+    assert match(endless, train, Compare()).pair.timings == endless.timings
+
+
 def test_a_sequence_without_tokens_pairs():
     inference, train = both(q=())
     one = match(inference, train, Compare()).pair
@@ -211,6 +260,17 @@ def test_a_sequence_without_tokens_pairs():
 def test_weights_lag_needs_two_integers():
     assert weights_lag("7", "8") == 1
     assert weights_lag("a", "8") is weights_lag("", "") is None
+
+
+def test_digests_of_digits_are_no_numbers_of_versions():
+    """Their difference fits no column and, from 309 digits on, no float."""
+    assert weights_lag("1", str(2**53 + 1)) == 2**53
+    for digits in (17, 64, 400):
+        assert weights_lag("1", "9" * digits) is weights_lag("9" * digits, "1") is None
+    inference, train = both()
+    inference, train = replace(inference, weights_version="1"), replace(train, weights_version="9" * 400)
+    got = match(inference, train, Compare(weights_within=3))
+    assert (got.reason, got.facts) == (PairReason.WEIGHTS_MISMATCH, {})
 
 
 # ---- segments

@@ -152,6 +152,48 @@ def test_a_healthy_version_at_the_limit_is_hardly_ever_rejected():
     assert rejected <= 0.1 * lives + 3 * np.sqrt(0.09 * lives)
 
 
+def kept(rng, n):
+    """Return sequences of which odd ones, one in twenty, are kept for certain and others one time in ten: mean tv 0.015."""
+    found = []
+    while len(found) < n:
+        is_odd = rng.random() < 0.05
+        chance = 1.0 if is_odd else 0.1
+        if rng.random() < chance:
+            one = outcome(0.3 if is_odd else 0.0, i=len(found))
+            told = {**one.attributes, "sampling_probability": str(chance)}
+            found.append(replace(one, attributes=told, pair=replace(one.pair, attributes=told)))
+    return found
+
+
+def test_a_sampled_stream_is_tested_for_all_its_sequences_and_not_for_those_that_were_kept():
+    """What was kept has a mean tv of 0.1 here, twice the limit, because what is odd is kept."""
+    told = {"compare": Compare(sampled_at_least=0.1), "refit": Refit(tokens=2000)}
+    for seed in range(5):
+        outcomes = kept(np.random.default_rng(seed), 500)
+        assert np.mean([-np.expm1(o.pair.log_ratio[0]) for o in outcomes]) > 0.08
+        gate = gated(clause("tv", 0.05), **told)
+        fed(gate, outcomes)
+        assert told_of(gate) == RefitState.ACCEPTED
+    gate = gated(clause("tv", 0.01), **told)  # a limit that all of them do not keep
+    crossings = [c for step in fed(gate, outcomes) for c in step.crossings]
+    assert told_of(gate) == RefitState.REJECTED
+    shown = gate.report(crossings[0]).verdict
+    assert shown.limit == shown.lower < shown.estimate < 0.015 * 2
+    assert shown.upper == 1.0  # the tests bound the mean over all, the mean that is shown does not
+
+
+def told_of(gate):
+    (verdict,) = gate.verdicts()
+    return verdict.state
+
+
+def test_a_sequence_that_nobody_can_weigh_is_not_the_gates():
+    """It would be tested as if it were one of many; whoever counts the unknown must see it."""
+    gate = gated(clause("tv", 0.05), compare=Compare(sampled_at_least=0.1))
+    assert all(step.counts for step in fed(gate, [outcome(0.9, i=i) for i in range(50)]))
+    assert gate.verdicts() == ()
+
+
 def test_the_mean_ratio_bets_on_tokens():
     """A stale sampler's tokens are likelier to its trainer: the mean ratio is above one and its tv small."""
     gate = gated(

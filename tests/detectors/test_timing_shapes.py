@@ -1,5 +1,7 @@
 """Shape of latencies: learned once, compared by bets on a witness that was chosen before."""
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -100,3 +102,13 @@ def test_the_reference_is_frozen():
         shape.take(window)
     assert shape.reference == {0: 5, 3: 5}
     assert shape.learned == 2
+
+
+def test_a_request_that_never_got_its_first_token_is_in_the_last_bucket():
+    assert bucket_of(float("inf")) == bucket_of(sys.float_info.max) > bucket_of(1e300)
+    endless = judged(
+        np.random.default_rng(5),
+        lambda second, rng, n: np.full(n, np.inf) if second > 60 else usual(second, rng, n),
+        120,
+    )
+    assert (endless.state, endless.reason) == (State.VIOLATED, Reason.SHAPE)

@@ -77,6 +77,20 @@ def test_a_position_without_a_list_flips_nothing():
         assert got.hybrid_tv == pytest.approx([0.2])  # nothing is shared: the sampled token alone
 
 
+@pytest.mark.parametrize("above", [1e-5, 7.0, 3.4e38, np.inf])
+def test_a_listed_number_above_zero_is_no_log_probability(above):
+    """Logits in a list would be probabilities beyond any number, and a monitor whose wealth is NaN is dead."""
+    inference, train = example()
+    odd = top_k(inference.top.token, [[above, np.log(0.3)], [np.log(0.6), above]])
+    none = top_k(inference.top.token, [[np.nan, np.log(0.3)], [np.log(0.6), np.nan]])
+    for one in range(2):
+        views = [(inference, replace(train, top=lists)) for lists in (odd, none)]
+        views = views if one else [(replace(inference, top=lists), train) for lists in (odd, none)]
+        got, wanted = (columns(*view) for view in views)
+        for name in got.__slots__:
+            np.testing.assert_array_equal(getattr(got, name), getattr(wanted, name), err_msg=name)
+
+
 def test_one_shared_id_has_no_oscillation():
     lists = with_lists(
         ([[1, 2]], np.log([[0.5, 0.3]])), ([[1, 3]], np.log([[0.5, 0.3]])), token=[1], q=[-1.0], p=[-1.0]

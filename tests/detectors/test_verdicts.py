@@ -22,6 +22,7 @@ from pair_factory import (
     units,
 )
 
+from paritas.contracts.attempts import alpha_of_attempt
 from paritas.contracts.catalogue import CATALOGUE, Side
 from paritas.contracts.model import Family, Slice, Stage
 from paritas.detectors.pairs import TopColumns
@@ -250,6 +251,19 @@ def test_a_gate_may_ask_for_more_certainty():
     evaluator = evaluated(contract(clause("tv", 0.1)), units([0.01] * 90))
     assert verdicts(evaluator)[0].state is State.CONFORMING
     assert verdicts(evaluator, pass_alpha=1e-9)[0].state is State.UNDECIDED
+
+
+@pytest.mark.parametrize("statistic", ["top1_frequency", "calibration_gap"])
+def test_a_limit_of_both_signs_asks_for_no_less(statistic):
+    """A signed mean passes by its limits: they too are at the level of the gate, or attempts would add up."""
+    columns = [TopColumns(*np.full((7, 1), 0.5))] * 600
+    columns = [replace(top, gap=np.zeros(1)) for top in columns]
+    outcomes = [paired(pair([0.0], name=f"s{i}", top=top)) for i, top in enumerate(columns)]
+    evaluator = evaluated(contract(clause(statistic, 0.05)), outcomes)
+    (found,) = verdicts(evaluator)
+    assert says(found) == ("conforming", "certified")
+    (found,) = verdicts(evaluator, pass_alpha=alpha_of_attempt(0.01, 100))
+    assert says(found) == ("undecided", "needs_more_units")
 
 
 def test_false_passes_at_the_limit_are_rare():

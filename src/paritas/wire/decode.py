@@ -23,6 +23,8 @@ from paritas.wire.roster import Roster, roster_of
 
 __all__ = ["Decoded", "decode"]
 
+LATEST_NS = 2**62  # in the year 2116: int64, in which times are compared and sent, has room for what is added
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decoded:
@@ -156,7 +158,7 @@ def _build(values: Mapping[str, object], columns: Columns, span: Span) -> TokenT
         sampling=sampling_of(values),
         attributes=labels_of(values, names.ATTRIBUTE_PREFIX),
         start=columns.start,
-        event_ns=span.start_time_unix_nano,
+        event_ns=_started_ns(span),
         top=columns.top,
         timings=timings_of(values),
         itl_s=columns.itl_s,
@@ -164,3 +166,10 @@ def _build(values: Mapping[str, object], columns: Columns, span: Span) -> TokenT
         traceparent=traceparent_in(span.links),
         rank=columns.rank,
     )
+
+
+def _started_ns(span: Span) -> int:
+    """Return when the sequence was started; RecordError on a time that is none."""
+    if span.start_time_unix_nano > LATEST_NS:
+        raise RecordError("the start of the span is out of range", reason=DecodeProblem.BAD_ATTRIBUTE)
+    return span.start_time_unix_nano

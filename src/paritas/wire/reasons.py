@@ -24,5 +24,5 @@ class DecodeProblem(StrEnum):
     BAD_LENGTH = "bad_length"  # a column is not as long as the block says
     BAD_STATUS = "bad_status"  # a token status outside TokenStatus
     MISSING_ATTRIBUTE = "missing_attribute"  # run, sequence or role is not there
-    BAD_ATTRIBUTE = "bad_attribute"  # an attribute has the wrong type or an unknown value
+    BAD_ATTRIBUTE = "bad_attribute"  # an attribute has the wrong type or an unknown value, or the start lies beyond the year 2116
     TRACE_ID_MISMATCH = "trace_id_mismatch"  # the trace id is not the one of run and sequence

@@ -75,6 +75,15 @@ def set_trace_id(span):
     span.trace_id = bytes(16)
 
 
+def start_at(time_ns):
+    """A fixed64 holds what no detector can compare, and no escalation can tell."""
+
+    def change(span):
+        span.start_time_unix_nano = time_ns
+
+    return change
+
+
 BROKEN = [
     (DecodeProblem.NO_TOKENS, remove("paritas.tokens")),
     (DecodeProblem.NO_TOKENS, set_attribute("paritas.tokens", string_value="truncated…")),
@@ -100,6 +109,8 @@ BROKEN = [
     (DecodeProblem.BAD_ATTRIBUTE, set_attribute("gen_ai.request.top_k", double_value=1.5)),
     (DecodeProblem.BAD_ATTRIBUTE, set_attribute("gen_ai.request.top_k", double_value=float("inf"))),
     (DecodeProblem.BAD_ATTRIBUTE, set_attribute("paritas.attribute.replica", int_value=3)),
+    (DecodeProblem.BAD_ATTRIBUTE, start_at(2**62 + 1)),
+    (DecodeProblem.BAD_ATTRIBUTE, start_at(2**64 - 1)),
     (DecodeProblem.TRACE_ID_MISMATCH, set_trace_id),
     (DecodeProblem.TRACE_ID_MISMATCH, set_attribute("paritas.sequence.id", string_value="other")),
 ]
