@@ -58,8 +58,12 @@ class AsyncSubscription:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._closed = True
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        """Both wait: for the server's farewell, and for the thread that receives it."""
         self._subscription.close()
-        await asyncio.to_thread(self._thread.shutdown)
+        self._thread.shutdown()
 
     def __aiter__(self) -> AsyncIterator[Delivery]:
         """Return the iterator over deliveries; there is one."""

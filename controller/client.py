@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from weakref import WeakSet
 
 import grpc
 
 from paritas.clock import Clock, SystemClock
+from paritas.closing import Closing
 from paritas.contracts.model import Requirement
 from paritas.controller.access.bearing import bearing
 from paritas.controller.backoff import Backoff, delay_s
@@ -68,7 +68,7 @@ class Published:
     duplicates: int = 0
 
 
-class EscalationClient:
+class EscalationClient(Closing):
     """One channel to one server; a context manager.
 
     Parameters
@@ -113,14 +113,6 @@ class EscalationClient:
         self._subscriptions: WeakSet[Subscription] = WeakSet()
         self._channel = _channel(target, tls)
         self._stub: Any = pb_grpc.EscalationServiceStub(bearing(self._channel, token_file))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Give up waits, end subscriptions and close the channel; twice is fine."""

@@ -115,7 +115,9 @@ async def _put(made: Silence, core: Core, *, event_id: str) -> pb.Silence:
     if len(payload) > _SILENCE_BYTES:
         raise RefusalError(f"silence: {len(payload)} bytes, at most {_SILENCE_BYTES}", reason=Refused.INVALID)
     draft = Draft(EventKind.SILENCE, event_id, payload, silence_id=made.silence_id, ends_ns=made.ends_ns)
-    await core.journal.append([draft])
+    if (await core.journal.append([draft])).duplicates:  # another call was faster: what it has kept is so
+        kept = await core.store.run(Store.silence, made.silence_id)
+        return pb.Silence.FromString(kept or payload)
     return message
 
 

@@ -1,6 +1,7 @@
 """Bind one gRPC server to one address, with the keepalive both ends agree on."""
 
 import socket
+import ssl
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,7 @@ def bind(config: ServerConfig, turned_away: Counter[str] | None = None) -> tuple
             _refuse_live_socket(f"unix:{config.own_socket}")
             server.add_insecure_port(f"unix:{config.own_socket}")
     except RuntimeError as error:
-        raise _cannot_bind(config.listen) from error
+        raise _tls_fault(config.tls) or _cannot_bind(config.listen) from error
     if local_path:
         return server, config.listen
     return server, f"{config.listen.rpartition(':')[0]}:{port}"
@@ -109,6 +110,28 @@ def _refuse_live_socket(listen: str) -> None:
 def _cannot_bind(listen: str) -> UsageError:
     hint = "is another controller running there? choose another address"
     return UsageError(f"listen: cannot bind {listen!r}", hint=hint)
+
+
+def _tls_fault(tls: TlsFiles | None) -> UsageError | None:
+    """Return what is wrong with the files: gRPC says of them what it says of a port in use."""
+    if tls is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(str(tls.certificate), str(tls.key), password="")
+    except OSError:
+        hint = "both in PEM: a chain of certificates, and the key of its first one without a password"
+        return UsageError(f"tls: {str(tls.certificate)!r} and {str(tls.key)!r} are no pair", hint=hint)
+    if tls.ca is not None:
+        try:
+            context.load_verify_locations(str(tls.ca))
+        except OSError:
+            return _no_authority(tls)
+    return None
+
+
+def _no_authority(tls: TlsFiles) -> UsageError:
+    return UsageError(f"tls: {str(tls.ca)!r} holds no certificate of an authority", hint="in PEM")
 
 
 def _server_credentials(tls: TlsFiles) -> Any:
@@ -156,6 +179,8 @@ def _configured(contents: tuple[bytes | None, ...]) -> Any:
 def client_credentials(tls: TlsFiles) -> Any:
     """Return channel credentials; without a CA, the system's are trusted."""
     ca, key, certificate = (None if f is None else _read(f) for f in (tls.ca, tls.key, tls.certificate))
+    if ca is not None and b"CERTIFICATE-----" not in ca:
+        raise _no_authority(tls)  # gRPC would only say, again and again, that nobody answers
     return grpc.ssl_channel_credentials(ca, key, certificate)
 
 

@@ -10,7 +10,7 @@ from paritas.controller.core import Core
 from paritas.controller.filters import Filter, wants
 from paritas.controller.model import IncidentRow
 from paritas.controller.refusals import RefusalError, Refused
-from paritas.controller.store import Store
+from paritas.controller.store import LAST, Store
 from paritas.controller.wire import filter_of, incident_to
 from paritas.proto.v1 import escalation_pb2 as pb
 
@@ -62,7 +62,7 @@ def _after(request: pb.ListIncidentsRequest, core: Core) -> int:
     token = tokens.decode(request.page_token, field="page_token")
     if token.epoch != core.store.epoch:
         raise RefusalError("page_token: is of another log", reason=Refused.INVALID)
-    return token.seq
+    return min(token.seq, LAST)
 
 
 def _size(request: pb.ListIncidentsRequest) -> int:

@@ -17,6 +17,7 @@ from typing import Any, Self
 
 import grpc
 
+from paritas.closing import Closing
 from paritas.controller.config import TlsFiles
 from paritas.controller.listening import CLIENT_OPTIONS, client_credentials
 from paritas.controller.promotion.model import Block, Blocked, Candidate, Promotion, Transition
@@ -76,7 +77,7 @@ class Watched:
     revision: int
 
 
-class PromotionClient:
+class PromotionClient(Closing):
     """One channel to one controller; a context manager.
 
     Parameters
@@ -111,14 +112,6 @@ class PromotionClient:
         self._timeout_s = timeout_s
         self._channel = _channel(grpc, target, tls)
         self._stub: Any = pb_grpc.PromotionServiceStub(self._channel)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End calls and watches; twice is fine."""

@@ -31,6 +31,7 @@ from paritas.controller.reach import Reach
 from paritas.controller.route_wire import renewed_until_ns, table_from
 from paritas.controller.routing.model import INFERENCE, Hold, Why
 from paritas.controller.routing.table import Resolution, Table, resolve
+from paritas.errors import ParitasError
 from paritas.proto.v1 import route_pb2 as pb
 from paritas.proto.v1 import route_pb2_grpc as pb_grpc
 
@@ -171,7 +172,7 @@ class RouteClient:
                     self._cache.take(message)
                     self._first.set()
                     failures = 0
-            except (grpc.RpcError, OSError, ValueError):  # gone, unreadable token, closed channel
+            except (grpc.RpcError, ParitasError, ValueError):  # gone, unreadable token, closed channel
                 failures += 1
             self._cache.counts["connection"] += 1
             wait_s = delay_s(BACKOFF, max(1, failures), random=self._random)
@@ -250,7 +251,7 @@ class AsyncRouteClient:
                         self._cache.take(message)
                         self._first.set()
                         failures = 0
-                except (grpc.RpcError, OSError):
+                except (grpc.RpcError, ParitasError):  # gone, unreadable token
                     failures += 1
                 self._cache.counts["connection"] += 1
                 await asyncio.sleep(delay_s(BACKOFF, max(1, failures), random=self._random))

@@ -1,5 +1,6 @@
 """RouteService over gRPC: every method is a thin edge around the loop."""
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -51,6 +52,7 @@ class RouteService(pb_grpc.RouteServiceServicer):
 
     def __init__(self, loop: RoutingLoop, *, store: StoreThread, clock: Clock) -> None:
         self._loop, self._store, self._clock = loop, store, clock
+        self._keeping: set[asyncio.Task[None]] = set()
 
     async def Watch(  # noqa: N802
         self, request: pb.WatchRoutesRequest, context: Any
@@ -64,7 +66,8 @@ class RouteService(pb_grpc.RouteServiceServicer):
 
     async def _watch(self, place: Place, revision: int) -> AsyncIterator[pb.WatchRoutesResponse]:
         """Send the newest table when its revision is not the one known, else renew its lease."""
-        known, table = revision, place.table
+        # Of an earlier process's revision the routes are known, and not the replicas, limits and the dry run.
+        known, table = (revision if revision > place.inherited else 0), place.table
         while True:
             now_ns = self._clock.now_ns()
             if table.revision == known:
@@ -122,6 +125,13 @@ class RouteService(pb_grpc.RouteServiceServicer):
         return pb.ExpireOverrideResponse(override=override_to(found))
 
     async def _keep(self, override: Word, detail: str, *, now_ns: int) -> None:
+        """Keep it and decide; a caller that gives up does not stop it half-way."""
+        task = asyncio.ensure_future(self._kept(override, detail, now_ns=now_ns))
+        self._keeping.add(task)
+        task.add_done_callback(self._keeping.discard)
+        await asyncio.shield(task)
+
+    async def _kept(self, override: Word, detail: str, *, now_ns: int) -> None:
         place = self._loop.places.get(override.key.policy)
         dry_run = place.fleet.dry_run if place else True
         entry = AuditEntry(now_ns, override.key, AuditKind.OVERRIDDEN, Why.OVERRIDE, detail, dry_run=dry_run)

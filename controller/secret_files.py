@@ -32,6 +32,9 @@ def bearer(file: Path | None) -> dict[str, str]:
     if file is None:
         return {}
     try:
-        return {"Authorization": f"Bearer {read_secret(file).decode('ascii')}"}
+        key = read_secret(file).decode("ascii")
     except UnicodeDecodeError as error:
         raise UsageError(f"key file {str(file)!r} is not ASCII text") from error
+    if not key.isprintable():  # who refuses such a header says the whole of it, the key too
+        raise UsageError(f"key file {str(file)!r} holds more than one line of text")
+    return {"Authorization": f"Bearer {key}"}

@@ -27,7 +27,7 @@ from paritas.proto.v1 import escalation_pb2 as pb
 __all__ = ["Session"]
 
 _PAGE = 256  # entries read from the log at once
-_ERROR_BYTES = 4096  # of a Nack's text that is kept
+_TEXT = 4096  # characters of each text of a Nack that are kept
 _ENDS = {Refused.OUT_OF_RANGE: EndReason.OUT_OF_RANGE, Refused.INVALID: EndReason.INVALID}
 
 log = logging.getLogger(__name__)
@@ -245,8 +245,9 @@ class Session:
                 raise RefusalError("start: may only be the first message", reason=Refused.INVALID)
 
     async def _take_nack(self, nack: pb.ClientMsg.Nack) -> None:
-        name, text = self._start.subscriber_id, nack.error[:_ERROR_BYTES]
-        fields = {"subscriber_id": name, "event_id": nack.event_id, "error": text}
+        name, text = self._start.subscriber_id, nack.error[:_TEXT]
+        event_id = nack.event_id[:_TEXT]
+        fields = {"subscriber_id": name, "event_id": event_id, "error": text}
         log.warning("Subscriber could not apply an event.", extra=fields)
         now_ns = self._core.clock.now_ns()
-        await self._core.store.run(Store.nack, name, event_id=nack.event_id, error=text, now_ns=now_ns)
+        await self._core.store.run(Store.nack, name, event_id=event_id, error=text, now_ns=now_ns)

@@ -6,6 +6,7 @@ A silence stops actions, never state: the event is delivered all the same, marke
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from paritas.contracts.durations import duration_text
 from paritas.contracts.model import Operator, Requirement
 from paritas.controller.model import Subject, Suppression
 from paritas.controller.refusals import RefusalError, Refused
@@ -67,7 +68,9 @@ def _check_times(silence: Silence, *, now_ns: int, max_silence_s: float) -> None
     if silence.ends_ns <= max(silence.starts_ns, now_ns):
         raise _invalid("ends_ns: must be later than starts_ns and now", "a silence always ends; say when")
     if silence.ends_ns - max(silence.starts_ns, now_ns) > max_silence_s * NS_PER_S:
-        raise _invalid(f"ends_ns: a silence lasts at most {max_silence_s:g} s", "renew it when it ends")
+        raise _invalid(
+            f"ends_ns: a silence lasts at most {duration_text(max_silence_s)}", "renew it when it ends"
+        )
 
 
 def _check_matcher(matcher: Requirement, *, place: str) -> None:

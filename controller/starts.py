@@ -13,6 +13,7 @@ __all__ = ["PROTOCOL_VERSION", "Start", "start_of"]
 
 PROTOCOL_VERSION = 1
 _NAME_BYTES = 256
+_FILTER_BYTES = 64 * 1024  # it is kept, as sets of texts, for as long as the stream lives
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ def start_of(message: pb.ClientMsg | None) -> Start:
         raise RefusalError(text, reason=Refused.PRECONDITION)
     if not 0 < len(start.subscriber_id.encode()) <= _NAME_BYTES:
         raise _invalid(f"start.subscriber_id: must be 1 to {_NAME_BYTES} bytes long")
+    if start.filter.ByteSize() > _FILTER_BYTES:
+        raise _invalid(f"start.filter: {start.filter.ByteSize()} bytes, at most {_FILTER_BYTES} are taken")
     point = start.WhichOneof("start")
     if point is None:
         raise _invalid("start.start: must be one of now, token, snapshot_then_follow, resume")

@@ -7,9 +7,8 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from paritas.closing import Closing
 from paritas.controller.appends import append_one
 from paritas.controller.compaction import Retention, compact, is_due
 from paritas.controller.model import Appended, Draft, IncidentRow, LoggedEvent
@@ -18,7 +17,9 @@ from paritas.controller.rows import event_of, incident_of
 from paritas.controller.schema import open_log
 from paritas.errors import TransientError
 
-__all__ = ["Store"]
+__all__ = ["LAST", "Store"]
+
+LAST = 2**63 - 1  # SQLite's integers are signed; a client's may be larger
 
 _BY_INCIDENT = "SELECT * FROM events WHERE incident_id = ? ORDER BY seq DESC LIMIT ?"
 _BY_ID = "SELECT * FROM events WHERE seq = (SELECT seq FROM event_ids WHERE event_id = ?)"
@@ -36,7 +37,7 @@ ON CONFLICT (subscriber_id) DO UPDATE SET
 """
 
 
-class Store:
+class Store(Closing):
     """The log, the incidents, the silences and the subscribers' acks.
 
     Parameters
@@ -62,14 +63,6 @@ class Store:
         self._db = open_log(path)
         self._db.row_factory = sqlite3.Row
         self.epoch = int(self._db.execute("SELECT epoch FROM log").fetchone()[0])
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the file; twice is fine."""

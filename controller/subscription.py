@@ -21,7 +21,7 @@ from paritas.controller.refusals import RefusalError, Refused
 from paritas.controller.starts import PROTOCOL_VERSION
 from paritas.controller.statuses import error_of
 from paritas.controller.wire import filter_to
-from paritas.errors import ParitasError, TransientError
+from paritas.errors import ParitasError, TransientError, UsageError
 from paritas.proto.v1 import escalation_pb2 as pb
 
 __all__ = ["StartAt", "Subscription", "SubscriptionOptions"]
@@ -159,6 +159,12 @@ class Subscription:
                 ended: ParitasError = TransientError("the server ended the stream")
             except grpc.RpcError as error:
                 ended = error_of(error, target="subscribe")
+            except UsageError as error:  # of the token file: it was there at the start, it may be in renewal
+                ended = TransientError(str(error), hint=error.hint)
+            except ValueError:  # gRPC's word for a channel that another thread has closed a moment ago
+                if not self._closed.is_set():
+                    raise
+                return
             self._settle(ended)
 
     def _first(self) -> pb.ClientMsg.Start:
@@ -198,7 +204,9 @@ class Subscription:
         if self._closed.is_set():  # in between, by another thread that did not see this connection
             return
         for message in connection:
-            self._failures = 0
+            # A server that greets, and then cannot go on, is left longer each time.
+            if not message.HasField("created"):
+                self._failures = 0
             self._note(message)
             delivery = self._delivery(message)
             if delivery is not None:
@@ -211,6 +219,7 @@ class Subscription:
         match message.WhichOneof("body"):
             case "created" if message.created.snapshot:
                 self._snapshot_connection, self._acknowledged = self.connections, b""
+                self._seen.clear()  # what follows a snapshot is news to it, though another log told it before
             case "created":
                 if self._token is StartAt.NOW:
                     self._token = message.created.head

@@ -1,17 +1,17 @@
 """Two calls of the Kubernetes API, so no client library: list pods, merge-patch one pod's label.  Needs aiohttp."""
 
-import json
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote
 
 import aiohttp
 
+from paritas.controller.http_client import HttpClient
+from paritas.controller.kubernetes.words import refusal_words
 from paritas.controller.secret_files import bearer
 from paritas.errors import TransientError, UsageError
 
@@ -19,7 +19,6 @@ __all__ = ["KubernetesSettings", "Pod", "PodApi"]
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _NAME = "kubernetes-label"
-_WORDS = 300  # characters of a refusal that are told
 _OVER = ("Succeeded", "Failed")  # phases from which no pod comes back
 
 
@@ -68,7 +67,7 @@ class Pod:
     ready: bool
 
 
-class PodApi:
+class PodApi(HttpClient):
     """The pods of one namespace; a context manager.
 
     Parameters
@@ -83,23 +82,12 @@ class PodApi:
     """
 
     def __init__(self, settings: KubernetesSettings) -> None:
+        super().__init__(f"{_NAME}: the driver", limit_s=settings.request_s)
         self._settings = settings
         self._tls = _trusting(settings.ca_file)
         self._pods = (
             f"{settings.server.rstrip('/')}/api/v1/namespaces/{quote(settings.namespace, safe='')}/pods"
         )
-        self._session: aiohttp.ClientSession | None = None
-
-    async def __aenter__(self) -> Self:
-        timeout = aiohttp.ClientTimeout(total=self._settings.request_s)
-        self._session = aiohttp.ClientSession(timeout=timeout)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._session is not None:
-            await self._session.close()
 
     async def pods(self, target: str) -> tuple[Pod, ...]:
         """Return the pods of a selector (it has ``=`` or ``(``) or of a name; not those that are ending or have ended.
@@ -141,16 +129,15 @@ class PodApi:
 
     async def _call(self, method: str, path: str, **content: Any) -> Any:
         """Return the answer; None for a pod that is not there."""
-        if self._session is None:
-            raise TransientError(f"{_NAME}: the driver is not open")
+        session = self.session
         content["headers"] = content.get("headers", {}) | self._token()
         content |= {"ssl": self._tls, "allow_redirects": False}  # the token is for this server alone
         try:
-            async with self._session.request(method, self._pods + path, **content) as answer:
+            async with session.request(method, self._pods + path, **content) as answer:
                 if path and answer.status == HTTPStatus.NOT_FOUND:
                     return None
                 if answer.status != HTTPStatus.OK:
-                    why = f"{answer.status}: {_words(await answer.text())}"
+                    why = f"{answer.status}: {refusal_words(await answer.text())}"
                     raise TransientError(f"{_NAME}: {method} pods{path} gave {why}")
                 return await answer.json(content_type=None)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
@@ -167,15 +154,6 @@ class PodApi:
 def _may_serve(item: Mapping[str, Any]) -> bool:
     """No pod that is being deleted, as it takes no new request, and none that has ended, as of an eviction."""
     return "deletionTimestamp" not in item["metadata"] and item["status"].get("phase") not in _OVER
-
-
-def _words(text: str) -> str:
-    """The API's own sentence where the answer has one, else what it said."""
-    try:
-        said = json.loads(text)["message"]
-    except (ValueError, KeyError, TypeError):
-        said = text
-    return " ".join(str(said).split())[:_WORDS] or "no reason given"
 
 
 def _trusting(ca_file: Path) -> ssl.SSLContext:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import aiohttp
 
@@ -15,6 +14,7 @@ from paritas.clock import NS_PER_S, Clock
 from paritas.controller.drivers.document import document_of, encoded, observed_of
 from paritas.controller.drivers.driver import Applied, Observed, Outcome
 from paritas.controller.drivers.outcomes import outcomes
+from paritas.controller.http_client import HttpClient
 from paritas.controller.routing.model import Fleet, Route
 from paritas.controller.signatures import is_private, signed_headers, signing_key
 from paritas.errors import TransientError, UsageError
@@ -56,7 +56,7 @@ class WebhookSettings:
             raise UsageError(f"request_s: must be positive, got {self.request_s!r}")
 
 
-class WebhookDriver:
+class WebhookDriver(HttpClient):
     """Sends every desired state whole; the receiver keeps the newest revision.
 
     Parameters
@@ -77,19 +77,9 @@ class WebhookDriver:
     name = "webhook"
 
     def __init__(self, settings: WebhookSettings, fleet: Fleet, clock: Clock) -> None:
+        super().__init__("webhook: the driver", limit_s=settings.request_s)
         self._settings, self._fleet, self._clock = settings, fleet, clock
         self._key = signing_key(settings.key_file)
-        self._session: aiohttp.ClientSession | None = None
-
-    async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=self._settings.request_s))
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._session is not None:
-            await self._session.close()
 
     async def apply(self, routes: Sequence[Route]) -> Sequence[Applied]:
         """Send, then read back where that is possible."""
@@ -131,13 +121,21 @@ class WebhookDriver:
 
     async def _call(self, method: str, url: str, **content: Any) -> bytes:
         """Redirects are not followed: they would carry signed routes to a place nobody declared."""
-        if self._session is None:
-            raise TransientError("webhook: the driver is not open")
         try:
-            async with self._session.request(method, url, allow_redirects=False, **content) as answer:
+            async with self.session.request(method, url, allow_redirects=False, **content) as answer:
                 if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
                     raise TransientError(f"webhook: {method} {url} gave {answer.status}")
-                return await answer.content.read(_ANSWER_BYTES)
+                return await _whole(answer.content)
         except (aiohttp.ClientError, TimeoutError) as error:
             reason = str(error) or type(error).__name__
             raise TransientError(f"webhook: {method} {url} failed: {reason}") from error
+
+
+async def _whole(content: aiohttp.StreamReader) -> bytes:
+    """Return an answer, however many pieces it comes in; TransientError when it is too long for a document."""
+    body = bytearray()
+    async for piece in content.iter_any():
+        body += piece
+        if len(body) > _ANSWER_BYTES:
+            raise TransientError(f"webhook: the answer has more than {_ANSWER_BYTES} bytes")
+    return bytes(body)

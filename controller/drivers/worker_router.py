@@ -11,8 +11,7 @@ from enum import StrEnum
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import aiohttp
 
@@ -20,6 +19,7 @@ from paritas.clock import NS_PER_S, Clock
 from paritas.controller.drivers.driver import Applied, Observed, Outcome
 from paritas.controller.drivers.members import Change, Members, change_of, members_of
 from paritas.controller.drivers.outcomes import outcomes
+from paritas.controller.http_client import HttpClient
 from paritas.controller.routing.model import Fleet, Replica, Route
 from paritas.controller.secret_files import bearer
 from paritas.errors import TransientError, UsageError
@@ -72,7 +72,7 @@ class _Worker:
     healthy: bool
 
 
-class WorkerRouterDriver:
+class WorkerRouterDriver(HttpClient):
     """One router whose workers are the fleet's replicas; a replica's target is its URL.
 
     Workers that the fleet does not declare are shown and left alone.
@@ -99,20 +99,9 @@ class WorkerRouterDriver:
         if nameless := [replica.name for replica in fleet.replicas if not replica.target]:
             message = f"{dialect}: replica {nameless[0]!r} has no target"
             raise UsageError(message, hint="write the URL under which the router knows it")
-        self._headers = bearer(settings.token_file)
-        self._session: aiohttp.ClientSession | None = None
+        headers = bearer(settings.token_file)
+        super().__init__(f"{dialect}: the driver", limit_s=settings.request_s, headers=headers)
         self.name = str(dialect)
-
-    async def __aenter__(self) -> Self:
-        timeout = aiohttp.ClientTimeout(total=self._settings.request_s)
-        self._session = aiohttp.ClientSession(timeout=timeout, headers=self._headers)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._session is not None:
-            await self._session.close()
 
     async def apply(self, routes: Sequence[Route]) -> Sequence[Applied]:
         """Add, wait until they are healthy, then remove; read back before claiming anything."""
@@ -208,11 +197,9 @@ class WorkerRouterDriver:
 
     async def _call(self, method: str, path: str, *, allowed: int = 0, **content: Any) -> Any:
         """Return the answer, JSON where it is; anything but success (or `allowed`) is transient."""
-        if self._session is None:
-            raise TransientError(f"{self.name}: the driver is not open")
         url = self._settings.url.rstrip("/") + path
         try:
-            async with self._session.request(method, url, **content) as answer:
+            async with self.session.request(method, url, **content) as answer:
                 text = await answer.text()
                 if answer.status >= HTTPStatus.BAD_REQUEST and answer.status != allowed:
                     raise TransientError(f"{self.name}: {method} {path} gave {answer.status}: {text[:200]}")

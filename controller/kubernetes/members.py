@@ -5,10 +5,16 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-__all__ = ["Member", "Members", "member_of"]
+__all__ = ["Member", "Members", "member_of", "slim"]
 
 OVER = ("Succeeded", "Failed")  # phases from which no pod comes back
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# What is read of a pod; None takes a field whole.
+READ: Mapping[str, Any] = {
+    "metadata": {"name": None, "uid": None, "deletionTimestamp": None},
+    "spec": {"containers": {"name": None}, "initContainers": {"name": None}},
+    "status": {"phase": None, "startTime": None, "containerStatuses": {"state": None, "lastState": None}},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,27 @@ class Member:
     uid: str
     since_ns: int
     has_sidecar: bool
+
+
+def slim(pod: Any) -> Any:
+    """Return a pod with what `member_of` reads of it alone; what is no pod stays as wrong as it is.
+
+    Four thousand whole pods are a quarter of a gigabyte.
+
+    Examples
+    --------
+    >>> slim({"metadata": {"name": "a", "managedFields": []}, "spec": {"containers": [{"name": "e", "env": []}]}})
+    {'metadata': {'name': 'a'}, 'spec': {'containers': [{'name': 'e'}]}}
+    """
+    return _picked(pod, READ)
+
+
+def _picked(value: Any, wanted: Mapping[str, Any] | None) -> Any:
+    if isinstance(value, list):
+        return [_picked(item, wanted) for item in value]
+    if wanted is None or not isinstance(value, dict):
+        return value
+    return {name: _picked(value[name], inner) for name, inner in wanted.items() if name in value}
 
 
 def member_of(pod: Mapping[str, Any], *, container: str) -> Member | None:

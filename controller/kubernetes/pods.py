@@ -3,13 +3,15 @@
 import json
 from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote
 
 import aiohttp
 
+from paritas.controller.http_client import HttpClient
 from paritas.controller.kubernetes.access import ClusterAccess
+from paritas.controller.kubernetes.members import slim
+from paritas.controller.kubernetes.words import refusal_words
 from paritas.errors import TransientError
 
 __all__ = ["ExpiredError", "PodSource"]
@@ -19,7 +21,6 @@ WATCH_S = 60.0  # of one watch: a connection that died unseen is noticed a littl
 QUIET_S = 15.0  # beyond it
 REQUEST_S = 30.0
 LINE_BYTES = 8 << 20  # a pod has a megabyte at most
-WORDS = 300  # characters of a refusal that are told
 
 Event = tuple[str, Mapping[str, Any]]
 
@@ -28,7 +29,7 @@ class ExpiredError(TransientError):
     """What the watch would go on from is no longer known: list again."""
 
 
-class PodSource:
+class PodSource(HttpClient):
     """The pods of one namespace that a label selector names; a context manager.
 
     Parameters
@@ -50,22 +51,12 @@ class PodSource:
         watch_s: float = WATCH_S,
         page: int = PAGE,
     ) -> None:
+        super().__init__("the source of pods", limit_s=REQUEST_S)
         self._access, self._selector, self._watch_s, self._limit = access, selector, watch_s, page
         self._url = f"{access.server.rstrip('/')}/api/v1/namespaces/{quote(namespace, safe='')}/pods"
-        self._session: aiohttp.ClientSession | None = None
-
-    async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._session is not None:
-            await self._session.close()
 
     async def listed(self) -> tuple[list[Mapping[str, Any]], str]:
-        """Return every pod, and the version from which to watch.
+        """Return every pod, with what `member_of` reads of it, and the version from which to watch.
 
         Raises
         ------
@@ -77,7 +68,7 @@ class PodSource:
         while True:
             answer = await self._page({"limit": str(self._limit), **more})
             try:
-                pods += answer["items"]
+                pods += [slim(pod) for pod in answer["items"]]  # page by page: all of them whole do not fit
                 version, token = answer["metadata"]["resourceVersion"], answer["metadata"].get("continue")
             except (KeyError, TypeError, AttributeError) as error:
                 raise TransientError("the answer is no list of pods") from error
@@ -111,9 +102,7 @@ class PodSource:
                 yield _event(line)
 
     def _get(self, verb: str, query: Mapping[str, str], timeout: aiohttp.ClientTimeout) -> "_Asked":
-        if self._session is None:
-            raise TransientError("the source of pods is not open")
-        request = self._session.get(
+        request = self.session.get(
             self._url,
             params={"labelSelector": self._selector, **query},
             headers=self._access.headers(),
@@ -135,7 +124,7 @@ class _Asked:
             answer: aiohttp.ClientResponse = await self._request.__aenter__()
             if answer.status == HTTPStatus.OK:
                 return answer
-            text = _words(await answer.text())
+            text = refusal_words(await answer.text())
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _failed(self._verb, error) from error
         answer.close()
@@ -172,20 +161,11 @@ def _event(line: bytes) -> Event:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TransientError("watch pods: the answer is no event") from error
     if code == HTTPStatus.GONE:
-        raise ExpiredError(f"watch pods gave 410: {_words(json.dumps(thing))}")
+        raise ExpiredError(f"watch pods gave 410: {refusal_words(json.dumps(thing))}")
     if kind == "ERROR":
-        raise TransientError(f"watch pods gave {code}: {_words(json.dumps(thing))}")
+        raise TransientError(f"watch pods gave {code}: {refusal_words(json.dumps(thing))}")
     return kind, thing
 
 
 def _failed(verb: str, error: Exception) -> TransientError:
     return TransientError(f"{verb} pods failed: {str(error) or type(error).__name__}")
-
-
-def _words(text: str) -> str:
-    """The API's own sentence where the answer has one, else what it said."""
-    try:
-        said = json.loads(text)["message"]
-    except (ValueError, KeyError, TypeError):
-        said = text
-    return " ".join(str(said).split())[:WORDS] or "no reason given"

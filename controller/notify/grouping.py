@@ -20,7 +20,7 @@ from paritas.controller.notify.model import (
     Receiver,
 )
 
-__all__ = ["Tells", "Told", "awaited", "due", "next_due_ns", "remember", "settled"]
+__all__ = ["Tells", "Told", "awaited", "due", "next_due_ns", "regrouped", "remember", "settled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,23 @@ class _Group:
     resolved: tuple[Entry, ...] = ()
     inhibited: int = 0
     silenced: int = 0
+
+
+def regrouped(tells: Tells, book: Book, receivers: Sequence[Receiver]) -> Tells:
+    """Return the log by the fields that receivers group by now: the plan may have changed since it was written."""
+    fields = {receiver.name: receiver.grouping.by for receiver in receivers}
+    after: dict[GroupKey, Told] = {}
+    for (name, values), told in tells.items():
+        if name not in fields or len(values) == len(fields[name]):
+            after[name, values] = told
+            continue
+        for incident, severity in told.firing:
+            if (entry := book.entries.get(incident)) is not None:
+                key = (name, _values(entry, fields[name]))
+                known = after.get(key, told)
+                firing = (known.firing if key in after else frozenset()) | {(incident, severity)}
+                after[key] = replace(known, sent_ns=max(known.sent_ns, told.sent_ns), firing=firing)
+    return after
 
 
 def settled(tells: Tells, book: Book, receivers: Sequence[Receiver], *, now_ns: int) -> Tells:
@@ -120,9 +137,13 @@ def _groups(
     for entry in book.entries.values():
         if not wants(receiver.only, entry.subject) or not entry.is_firing:
             continue
-        values = tuple(field_of(entry.current, name) for name in receiver.grouping.by)
+        values = _values(entry, receiver.grouping.by)
         groups[values] = _joined(groups.get(values, _Group()), entry, book, rules, now_ns=now_ns)
     return groups
+
+
+def _values(entry: Entry, fields: Sequence[str]) -> tuple[str, ...]:
+    return tuple(field_of(entry.current, name) for name in fields)
 
 
 def _joined(group: _Group, entry: Entry, book: Book, rules: Sequence[Inhibition], *, now_ns: int) -> _Group:

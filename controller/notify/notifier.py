@@ -16,7 +16,7 @@ from paritas.clock import NS_PER_S, Clock
 from paritas.controller.backoff import Backoff, delay_s
 from paritas.controller.deliveries import Delivery, DeliveryKind
 from paritas.controller.notify.book import noted, pruned
-from paritas.controller.notify.grouping import awaited, due, next_due_ns, remember, settled
+from paritas.controller.notify.grouping import awaited, due, next_due_ns, regrouped, remember, settled
 from paritas.controller.notify.log import NotificationLog
 from paritas.controller.notify.model import GroupKey, Inhibition, Notice, Receiver
 from paritas.controller.notify.rendering import rendered
@@ -74,7 +74,8 @@ class Notifier:
         self, plan: Plan, follow: Callable[[], Subscription], kept: NotificationLog, *, clock: Clock
     ) -> None:
         self._plan, self._follow, self._kept, self._clock = plan, follow, kept, clock
-        self._tells, self._book = kept.load()
+        tells, self._book = kept.load()
+        self._tells = regrouped(tells, self._book, plan.receivers)
         self._arrived: queue.SimpleQueue[Delivery | None] = queue.SimpleQueue()
         self._retry_ns: dict[str, tuple[int, int]] = {}  # by receiver: failures in a row, and not before
         self._random = Random(0)  # noqa: S311  # spreads waits, keeps no secret
@@ -108,7 +109,8 @@ class Notifier:
                 subscription.ack(delivery)
         except ParitasError as error:
             log.error("Notifications have stopped.", extra={"error": str(error)})  # noqa: TRY400  # one line
-        self._arrived.put(None)
+        finally:
+            self._arrived.put(None)
 
     def _work(self) -> None:
         while self._take(self._wait_s()):
@@ -149,7 +151,8 @@ class Notifier:
         receiver = next(r for r in self._plan.receivers if r.name == notice.receiver)
         body = rendered(receiver, notice, now_ns=now_ns)
         try:
-            send(receiver, body, message_id=_message_id(key, notice), now_ns=now_ns)
+            message_id = _message_id(key, notice, told_ns=self._tells[key].sent_ns)
+            send(receiver, body, message_id=message_id, now_ns=now_ns)
         except ParitasError as error:
             self._put_off(receiver.name, error, now_ns=now_ns)
             return
@@ -174,10 +177,9 @@ class Notifier:
             log.warning("Notification log cannot be written.", extra={"error": str(error)})
 
 
-def _message_id(key: GroupKey, notice: Notice) -> str:
-    """Equal for equal messages, so that a receiver can drop a repeat."""
-    said = repr(
-        (key, notice.reason.value, [(e.current.incident_id, e.current.transition) for e in notice.firing])
-    )
+def _message_id(key: GroupKey, notice: Notice, *, told_ns: int) -> str:
+    """Equal for one message that is sent again, so that a receiver can drop it; a reminder is another message."""
+    firing = [(e.current.incident_id, e.current.transition) for e in notice.firing]
+    said = repr((key, notice.reason.value, firing, told_ns))
     ended = repr([e.current.incident_id for e in notice.resolved])
     return hashlib.blake2b((said + ended).encode(), digest_size=16).hexdigest()

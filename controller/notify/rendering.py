@@ -3,10 +3,12 @@
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Any
 
 from paritas.clock import NS_PER_S
 from paritas.controller.notify.model import Entry, Notice, NoticeReason, Receiver, ReceiverKind
+from paritas.records import Finding
 
 __all__ = ["rendered", "says"]
 
@@ -75,10 +77,16 @@ def _record(entry: Entry) -> dict[str, Any]:
         **_labels(entry),
         "phase": e.after.value,
         "summary": e.summary,
-        "causes": [{"cause": f.cause, "confidence": f.confidence, "advice": f.advice} for f in e.diagnosis],
+        "causes": [_cause(finding) for finding in e.diagnosis],
         "issued_ns": e.issued_ns,
         "valid_until_ns": e.valid_until_ns,
     }
+
+
+def _cause(finding: Finding) -> dict[str, Any]:
+    """NaN and infinity are no JSON."""
+    confidence = finding.confidence if isfinite(finding.confidence) else None
+    return {"cause": finding.cause, "confidence": confidence, "advice": finding.advice}
 
 
 def _slack(_receiver: Receiver, notice: Notice, _now_ns: int) -> dict[str, Any]:
@@ -104,7 +112,7 @@ def _alert(entry: Entry, *, ends_ns: int) -> dict[str, Any]:
     return {
         "labels": {"alertname": "ParitasClause", **{k: v for k, v in _labels(entry).items() if v}},
         "annotations": annotations,
-        "startsAt": _rfc3339(entry.current.issued_ns),
+        "startsAt": _rfc3339(min(entry.current.issued_ns, ends_ns)),  # the detector's clock may be ahead
         "endsAt": _rfc3339(ends_ns),
     }
 

@@ -3,6 +3,7 @@
 import urllib.error
 import urllib.request
 from http import HTTPStatus
+from http.client import HTTPException
 from typing import Any
 
 from paritas.clock import NS_PER_S
@@ -57,9 +58,15 @@ def send(receiver: Receiver, body: bytes, *, message_id: str, now_ns: int) -> No
     except urllib.error.HTTPError as error:
         error.close()
         raise TransientError(f"receiver {receiver.name!r} answered {error.code}") from error
-    except (OSError, ValueError) as error:
+    except OSError as error:
         reason = getattr(error, "reason", None) or error
         raise TransientError(f"receiver {receiver.name!r} cannot be reached: {reason}") from error
+    except (
+        HTTPException,
+        ValueError,
+    ) as error:  # no HTTP there, or no URL: their words may hold the URL or the key
+        message = f"receiver {receiver.name!r} cannot be spoken to: {type(error).__name__}"
+        raise TransientError(message) from error
     if status >= HTTPStatus.MULTIPLE_CHOICES:
         raise TransientError(f"receiver {receiver.name!r} answered {status}")
 

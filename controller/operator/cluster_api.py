@@ -7,14 +7,16 @@ import json
 import logging
 from collections.abc import Mapping
 from http import HTTPStatus
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote
 
 import aiohttp
 import kopf
 
 from paritas.contracts.cluster.definition import GROUP, PLURAL, VERSION
+from paritas.controller.http_client import HttpClient
+from paritas.controller.kubernetes.words import refusal_words
+from paritas.controller.operator.depths import loaded_json
 from paritas.controller.operator.model import FIELD_MANAGER, Item
 from paritas.errors import PermanentError, TransientError, UsageError
 
@@ -50,23 +52,13 @@ def connection() -> kopf.ConnectionInfo:
     return found
 
 
-class ClusterApi:
+class ClusterApi(HttpClient):
     """The contracts of one namespace, or of all where it is empty; a context manager."""
 
     def __init__(self, namespace: str) -> None:
+        super().__init__("the cluster", limit_s=REQUEST_S)
         within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
         self._contracts = f"/apis/{GROUP}/{VERSION}{within}/{PLURAL}"
-        self._session: aiohttp.ClientSession | None = None
-
-    async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=REQUEST_S))
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._session is not None:
-            await self._session.close()
 
     async def contracts(self) -> list[dict[str, Any]]:
         """Return every contract object that is not being deleted.
@@ -113,16 +105,14 @@ class ClusterApi:
 
     async def _call(self, method: str, path: str, **content: Any) -> Any:
         """Return the answer; None for what is not there."""
-        if self._session is None:
-            raise TransientError("the cluster is not open")
-        to = connection()
+        session, to = self.session, connection()
         content["headers"] = {**content.get("headers", {}), **to.as_http_headers()}
         content |= {
             "ssl": to.as_ssl_context(),
             "allow_redirects": False,
         }  # the token is for this server alone
         try:
-            async with self._session.request(method, to.server.rstrip("/") + path, **content) as answer:
+            async with session.request(method, to.server.rstrip("/") + path, **content) as answer:
                 if answer.status == HTTPStatus.NOT_FOUND:
                     return None
                 text = await answer.text()
@@ -135,8 +125,8 @@ class ClusterApi:
 
 def _read(status: int, text: str) -> Any:
     if status in {HTTPStatus.OK, HTTPStatus.CREATED}:
-        return json.loads(text)
-    said = f"the API server says {status}: {_words(text)}"
+        return loaded_json(text)
+    said = f"the API server says {status}: {refusal_words(text, most_chars=_WORDS)}"
     is_busy = status in _BUSY or status >= HTTPStatus.INTERNAL_SERVER_ERROR
     raise TransientError(said) if is_busy else PermanentError(said)
 
@@ -148,12 +138,3 @@ def _config_map(namespace: str, name: str) -> str:
 def _json(body: Mapping[str, Any]) -> bytes:
     """The API server reads this as YAML, which knows no pairs of escapes: nothing is escaped that need not be."""
     return json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
-
-
-def _words(text: str) -> str:
-    """The API's own sentence where the answer has one, else what it said."""
-    try:
-        said = json.loads(text)["message"]
-    except (ValueError, KeyError, TypeError):
-        said = text
-    return " ".join(str(said).split())[:_WORDS] or "no reason given"

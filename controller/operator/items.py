@@ -7,6 +7,7 @@ from typing import Any
 from paritas.contracts.cluster.objects import ANNOTATIONS, contract_document, load_object
 from paritas.contracts.cluster.yaml_text import yaml_text
 from paritas.contracts.model import Contract
+from paritas.controller.operator.depths import shallow
 from paritas.controller.operator.model import Item
 from paritas.errors import ContractError
 
@@ -41,7 +42,7 @@ def _version_of(thing: Mapping[str, Any]) -> tuple[object, ...]:
 def item_of(thing: Mapping[str, Any]) -> Item:
     """Return an object of the API as an item."""
     metadata = thing["metadata"]
-    text = yaml_text(contract_document(thing))
+    text = yaml_text(shallow(contract_document(thing)))
     contract, problems = loaded(text, metadata["name"])
     return Item(
         metadata["namespace"],

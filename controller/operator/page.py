@@ -71,6 +71,6 @@ async def _bind(runner: web.AppRunner, listen: str) -> str:
     site = web.TCPSite(runner, host.strip("[]"), int(port))
     try:
         await site.start()
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         raise UsageError(f"--health: cannot bind {listen!r}", hint="choose another address") from error
     return f"{host}:{runner.addresses[0][1]}"

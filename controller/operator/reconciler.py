@@ -98,6 +98,8 @@ class Reconciler:
         existing = existing_of(await self._cluster.config_map(namespace, self._plan.config_map))
         found = publish(items, existing)
         if is_current(existing, items, found):
+            if not items and namespace != self._plan.namespace:
+                self._namespaces.discard(namespace)  # else one that is gone is asked about for ever
             return found
         try:
             body = apply_body(self._plan, namespace, existing, items, found)

@@ -65,7 +65,7 @@ async def _bind(runner: web.AppRunner, listen: str) -> str:
     site = web.TCPSite(runner, host.strip("[]"), int(port))
     try:
         await site.start()
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         raise UsageError(f"promotion http: cannot bind {listen!r}", hint="choose another address") from error
     return f"{host}:{runner.addresses[0][1]}"
 
@@ -191,6 +191,7 @@ def _metadata(body: dict[str, Any] | None) -> dict[str, Any]:
 async def _body(request: web.Request) -> dict[str, Any] | None:
     try:
         told = json.loads(await request.read())
+        json.dumps(told, ensure_ascii=False).encode()  # a lone surrogate is no text that could be looked for
     except (ValueError, RecursionError):
         return None
     return told if isinstance(told, dict) else None

@@ -82,6 +82,7 @@ class Ledger:
         self.keys = keys
         self._order = asyncio.Lock()
         self._changed = asyncio.Condition()
+        self._keeping: set[asyncio.Task[Stored]] = set()
         self._closed = False
 
     async def start(self, promotion_id: str, document: bytes, candidate: Candidate, *, actor: str) -> Stored:
@@ -192,7 +193,8 @@ class Ledger:
             whole = await self._whole(promotion_id)
             before = whole.stored.promotion
             outcome = step(before, event, now_ns=self.clock.now_ns(), contract=whole.contract)
-            if (blocked := self._unproven(whole, outcome) or await self._held(whole, outcome)) is not None:
+            blocked = self._unproven(whole, outcome) or self._overtaken(whole.stored, event, outcome)
+            if (blocked := blocked or await self._held(whole, outcome)) is not None:
                 return Change(whole.stored, (), blocked)
             latest = _latest(whole.stored, event, outcome, envelope)
             if outcome.promotion == before and latest == (whole.stored.latest, whole.stored.blocked):
@@ -208,6 +210,17 @@ class Ledger:
             return None
         return unproven(whole.stored.promotion, whole.contract, whole.kept, self.keys)
 
+    def _overtaken(self, stored: Stored, event: Event, outcome: Outcome) -> Blocked | None:
+        """Of the verdicts at one gate the latest counts: an older one that moves nothing does not take its place."""
+        if not isinstance(event, Judged) or outcome.transitions or not stored.latest:
+            return None
+        latest, told = read_evidence(stored.latest, self.keys), event.statement
+        if isinstance(latest, Blocked) or latest.statement.nonce != told.nonce:
+            return None
+        if latest.statement.issued_ns <= told.issued_ns:
+            return None
+        return outcome.blocked or Blocked(Block.REPLAYED, "a later verdict of this gate is kept already")
+
     async def _held(self, whole: Whole, outcome: Outcome) -> Blocked | None:
         """No gate is passed while an open incident asks to block promotions; the evidence is not used up."""
         if not any(t.cause is Cause.GATE_PASSED for t in outcome.transitions):
@@ -216,6 +229,13 @@ class Ledger:
         return await self._store.run(holding, bound.name, bound.policy, now_ns=self.clock.now_ns())
 
     async def _keep(self, stored: Stored, moved: Sequence[Kept]) -> Stored:
+        """Keep, then tell; a caller that gives up does not stop it half-way."""
+        task = asyncio.ensure_future(self._kept(stored, moved))
+        self._keeping.add(task)
+        task.add_done_callback(self._keeping.discard)
+        return await asyncio.shield(task)
+
+    async def _kept(self, stored: Stored, moved: Sequence[Kept]) -> Stored:
         kept = await self._store.run(rows.put, stored, moved)
         async with self._changed:
             self._changed.notify_all()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from paritas.controller.promotion.model import Block, Blocked, Promotion
 from paritas.controller.promotion.proof import Kept
 from paritas.controller.promotion.wire import promotion_of, promotion_to, transition_of, transition_to
-from paritas.controller.store import Store
+from paritas.controller.store import LAST, Store
 from paritas.proto.v1 import promotion_pb2 as pb
 
 __all__ = [
@@ -39,7 +39,7 @@ SELECT * FROM promotions NATURAL JOIN promotion_contracts
 WHERE (:contract = '' OR contract = :contract) AND (:over OR NOT is_over) AND revision > :after
     AND revision < :before ORDER BY revision {order} LIMIT :limit
 """
-END = 2**63 - 1
+END = LAST
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +133,14 @@ def listed(
     store: Store, contract: str, *, include_over: bool, before: int = END, limit: int = 100
 ) -> list[Stored]:
     """Return promotions, latest change first; of every contract if `contract` is empty."""
-    return _page(store, "DESC", contract=contract, over=include_over, after=-1, before=before, limit=limit)
+    last = min(before, END)
+    return _page(store, "DESC", contract=contract, over=include_over, after=-1, before=last, limit=limit)
 
 
 def changed(store: Store, contract: str, *, after: int, limit: int = 100) -> list[Stored]:
     """Return promotions that changed after a revision, in the order of their latest change."""
-    return _page(store, "ASC", contract=contract, over=True, after=after, before=END, limit=limit)
+    first = min(after, END)
+    return _page(store, "ASC", contract=contract, over=True, after=first, before=END, limit=limit)
 
 
 def _page(store: Store, order: str, **values: object) -> list[Stored]:

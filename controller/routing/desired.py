@@ -72,26 +72,28 @@ class Decision:
 def decide(memory: Memory, given: Round) -> Decision:
     """Return the desired state at ``given.now_ns``; the same inputs give the same by `repr`.
 
-    Time that goes backwards stands still.  Deciding again about the same changes nothing but leases.
+    Deciding again about the same changes nothing but leases.  When the clock is set back, dwell times and
+    times out stand still until it has caught up; what others have stamped, and leases, follow the clock.
     """
     fleet, now_ns = given.fleet, max(memory.now_ns, given.now_ns)
-    overrides = active(given.overrides, fleet.policy, now_ns=now_ns)
+    overrides = active(given.overrides, fleet.policy, now_ns=given.now_ns)
     known = {name: ask for name, ask in memory.asks.items() if name not in given.forgotten}
-    asks, notes = next_asks(known, given.incidents, fleet, now_ns=now_ns)
+    asks, notes = next_asks(known, given.incidents, fleet, now_ns=given.now_ns)
     silenced = frozenset(s.escalation.incident_id for s in given.incidents if s.suppression)
-    asked = Asked.of(asks.values(), silenced, now_ns=now_ns)
+    asked = Asked.of(asks.values(), silenced, now_ns=given.now_ns)
     rotations, drains = next_rotations(memory.rotations, asked, overrides, fleet, now_ns=now_ns)
     out = frozenset(name for name, rotation in rotations.items() if rotation.is_out)
     moved, shares = next_moved(memory.moved, asked, out, fleet, now_ns=now_ns)
     held, holds = next_held(memory.held, asked, fleet.limits, now_ns=now_ns)
     after = replace(memory, now_ns=now_ns, asks=asks, moved=moved, rotations=rotations, held=held)
     told = tuple(dict.fromkeys((*notes, *shares, *drains, *holds, *lifted(held, overrides))))
-    return _told(memory, replace(after, notes=told), overrides, fleet)
+    return _told(memory, replace(after, notes=told), overrides, given)
 
 
-def _told(before: Memory, after: Memory, overrides: Sequence[Override], fleet: Fleet) -> Decision:
+def _told(before: Memory, after: Memory, overrides: Sequence[Override], given: Round) -> Decision:
     """Number what changed and write down why."""
-    wanted = [_route(name, after, overrides, fleet) for name in (ALL, *sorted(fleet.slices))]
+    fleet = given.fleet
+    wanted = [_route(name, after, overrides, given) for name in (ALL, *sorted(fleet.slices))]
     changed = [r for r in wanted if not _same(before.routes.get(r.key.slice), r)]
     revision = before.revision + bool(changed)
     routes = tuple(
@@ -101,8 +103,8 @@ def _told(before: Memory, after: Memory, overrides: Sequence[Override], fleet: F
     return Decision(memory, routes, tuple(_audit(before, memory, routes, fleet)))
 
 
-def _route(name: str, memory: Memory, overrides: Sequence[Override], fleet: Fleet) -> Route:
-    moved = memory.moved.get(name)
+def _route(name: str, memory: Memory, overrides: Sequence[Override], given: Round) -> Route:
+    fleet, moved = given.fleet, memory.moved.get(name)
     weights, by_person = weights_of(name, moved.share if moved else 0.0, overrides, fleet)
     notes = [n for n in memory.notes if n.slice in {ALL, name}] if name != ALL else _of_all(memory.notes)
     if by_person:
@@ -117,7 +119,7 @@ def _route(name: str, memory: Memory, overrides: Sequence[Override], fleet: Flee
         why=notes[0].why if notes else Why.CONFORMING,
         detail="; ".join(dict.fromkeys(note.text for note in notes)),
         incidents=tuple(sorted({i for note in notes for i in note.incidents})),
-        valid_until_ns=memory.now_ns + round(fleet.limits.lease_s * NS_PER_S),
+        valid_until_ns=given.now_ns + round(fleet.limits.lease_s * NS_PER_S),
     )
 
 
@@ -196,12 +198,13 @@ def _wish(route: Route | None) -> str:
 
 def due_ns(memory: Memory, given: Round) -> int | None:
     """Return when the desired state may next change by itself; None if by nothing but news."""
-    limits, now_ns = given.fleet.limits, memory.now_ns
+    limits = given.fleet.limits
     dwell_ns = round(limits.dwell_s * NS_PER_S)
-    dues = [ask.until_ns for ask in memory.asks.values()]
-    dues += [moved.since_ns + dwell_ns for moved in memory.moved.values()]
-    dues += [held.since_ns + dwell_ns for held in memory.held.values()]
-    dues += [ejection_ends_ns(r, limits) for r in memory.rotations.values() if r.is_out]
-    dues += [time_ns for o in given.overrides for time_ns in (o.starts_ns, o.ends_ns)]
-    dues += [s.suppression.ends_ns for s in given.incidents if s.suppression]
-    return min((due for due in dues if due > now_ns), default=None)
+    own = [moved.since_ns + dwell_ns for moved in memory.moved.values()]
+    own += [held.since_ns + dwell_ns for held in memory.held.values()]
+    own += [ejection_ends_ns(r, limits) for r in memory.rotations.values() if r.is_out]
+    stamped = [ask.until_ns for ask in memory.asks.values()]
+    stamped += [time_ns for o in given.overrides for time_ns in (o.starts_ns, o.ends_ns)]
+    stamped += [s.suppression.ends_ns for s in given.incidents if s.suppression]
+    dues = [due for due in own if due > memory.now_ns] + [due for due in stamped if due > given.now_ns]
+    return min(dues, default=None)

@@ -182,15 +182,17 @@ class Drive:
 
     async def _tell(self, wish: Sequence[Route]) -> None:
         """Write down what became of each route, once for each revision and outcome."""
-        entries = []
-        for route in wish:
-            applied = self.shown.applied.get(route.key)
-            if applied and self._told.get(route.key) != (route.revision, applied.outcome):
-                entries.append(self._entry(route, AuditKind.APPLIED, _said(self.name, applied)))
-                self._told[route.key] = (route.revision, applied.outcome)
-                self.told[applied.outcome] += 1
-        if entries:
-            await self._record(entries)
+        news = [
+            (route, applied)
+            for route in wish
+            if (applied := self.shown.applied.get(route.key))
+            and self._told.get(route.key) != (route.revision, applied.outcome)
+        ]
+        if news:
+            await self._record([self._entry(r, AuditKind.APPLIED, _said(self.name, a)) for r, a in news])
+        for route, applied in news:  # now they are written: had that failed, they would be told again
+            self._told[route.key] = (route.revision, applied.outcome)
+            self.told[applied.outcome] += 1
 
     def _entry(self, route: Route, kind: AuditKind, detail: str) -> AuditEntry:
         found = (route.revision, route.incidents, self._fleet.dry_run)

@@ -38,6 +38,7 @@ __all__ = ["RoutingLoop"]
 _NAME = ""  # a name that no subscriber can have
 _QUEUE = 1024
 _LEAST_WAIT_S = 0.001
+_RETRY_NS = NS_PER_S
 
 log = logging.getLogger(__name__)
 
@@ -119,12 +120,13 @@ class RoutingLoop:
         fleet = declared.fleet
         if fleet.policy in self.places:
             raise UsageError(f"routes: policy {fleet.policy!r} is declared twice", hint="one fleet a policy")
-        _, self._memories[fleet.policy] = await self._store.run(rows.load_memory, fleet.policy)
+        _, memory = await self._store.run(rows.load_memory, fleet.policy)
+        self._memories[fleet.policy] = memory
         drive = None
         if not fleet.dry_run and (driver := self._drivers.get(fleet.policy) or self._driver(declared)):
             opened = await stack.enter_async_context(driver)
             drive = Drive(fleet, opened, record=self.record, clock=self._clock)
-        self.places[fleet.policy] = Place(declared, drive)
+        self.places[fleet.policy] = Place(declared, drive, inherited=memory.revision)
 
     def _driver(self, declared: Declared) -> Driver | None:
         if not declared.driver:
@@ -212,6 +214,9 @@ class RoutingLoop:
         except Exception:  # the task's top: one bad round must not end the loop
             self.counts["faults"] += 1
             log.exception("A routing round failed.")
+        else:
+            return
+        self._due_ns = self._clock.now_ns() + _RETRY_NS  # what was due is so still: not at every moment
 
     def _failed(self, error: ParitasError) -> None:
         self.counts["failed"] += 1

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from math import fsum, isclose
 
 from paritas.clock import NS_PER_S
+from paritas.contracts.durations import duration_text
 from paritas.controller.refusals import RefusalError, Refused
 from paritas.controller.routing.model import ALL, Fleet, Hold, RouteKey
 
@@ -88,7 +89,9 @@ def _check_times(override: Override, *, now_ns: int) -> None:
     if override.ends_ns <= max(override.starts_ns, now_ns):
         raise _invalid("ends_ns: must be later than now", "an override always ends; say when")
     if override.ends_ns - now_ns > LASTS_AT_MOST_S * NS_PER_S:
-        raise _invalid(f"ends_ns: an override lasts at most {LASTS_AT_MOST_S:g} s", "renew it when it ends")
+        raise _invalid(
+            f"ends_ns: an override lasts at most {duration_text(LASTS_AT_MOST_S)}", "renew it when it ends"
+        )
 
 
 def _check_names(override: Override, fleet: Fleet) -> None:

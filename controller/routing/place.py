@@ -13,10 +13,16 @@ __all__ = ["Place"]
 
 
 class Place:
-    """Holds the newest table; a watcher that is slow misses those in between, never the newest."""
+    """Holds the newest table; a watcher that is slow misses those in between, never the newest.
 
-    def __init__(self, declared: Declared, drive: Drive | None) -> None:
-        self.declared, self.drive = declared, drive
+    Parameters
+    ----------
+    inherited : int
+        Revision that an earlier process decided last, perhaps for a fleet that was declared otherwise.
+    """
+
+    def __init__(self, declared: Declared, drive: Drive | None, *, inherited: int = 0) -> None:
+        self.declared, self.drive, self.inherited = declared, drive, inherited
         self._table: Table | None = None
         self._newer = asyncio.Condition()
         self.is_closed = False

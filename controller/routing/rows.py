@@ -13,7 +13,7 @@ from paritas.controller.routing.memory import Memory, memory_from, memory_text
 from paritas.controller.routing.model import Hold, RouteKey, Why
 from paritas.controller.routing.override import Override
 from paritas.controller.rows import incident_of
-from paritas.controller.store import Store
+from paritas.controller.store import LAST, Store
 
 __all__ = [
     "AUDIT_ENTRIES",
@@ -91,8 +91,9 @@ def audit_before(store: Store, policy: str, *, before: int, limit: int) -> list[
         "SELECT * FROM route_audit WHERE (policy = ? OR ? = '') AND (entry < ? OR ? = 0) "
         "ORDER BY entry DESC LIMIT ?"
     )
+    last = min(before, LAST)
     with store.transaction() as db:
-        return [_entry_of(row) for row in db.execute(query, (policy, policy, before, before, limit))]
+        return [_entry_of(row) for row in db.execute(query, (policy, policy, last, last, limit))]
 
 
 def keep_override(store: Store, override: Override, audit: Sequence[AuditEntry]) -> None:

@@ -42,8 +42,9 @@ def next_moved(
 
 
 def _within(moved: Moved, fleet: Fleet) -> Moved:
-    """A limit that the operator has lowered holds at once."""
-    return replace(moved, share=min(moved.share, fleet.limits.share_moved_at_most))
+    """A limit that the operator has lowered holds at once; nothing stays moved to a kernel that is gone."""
+    most = fleet.limits.share_moved_at_most if _of_reference(fleet) else 0.0
+    return replace(moved, share=min(moved.share, most))
 
 
 def _wanted(name: str, asked: Asked, out: frozenset[str], fleet: Fleet) -> _Wanted:
@@ -136,13 +137,20 @@ def weights_of(
     name: str, share: float, overrides: Sequence[Override], fleet: Fleet
 ) -> tuple[dict[str, float], str]:
     """Return the shares of one slice, and what a person has to do with them ("" for nothing)."""
-    base = _capped(base_weights(overrides, name), fleet.limits.share_moved_at_most)
+    base = _capped(_served(base_weights(overrides, name), fleet), fleet.limits.share_moved_at_most)
     order = chosen(overrides, name, yields=False)
     if order and order.weights:
-        return _positive(_capped(order.weights, fleet.limits.share_moved_at_most)), _said(order)
+        weights = _capped(_served(order.weights, fleet), fleet.limits.share_moved_at_most)
+        return _positive(weights), _said(order)
     moved = {kernel: weight * (1.0 - share) for kernel, weight in base.items()}
     moved[REFERENCE] = moved.get(REFERENCE, 0.0) + share
     return _positive(_capped(moved, max(fleet.limits.share_moved_at_most, share))), ""
+
+
+def _served(weights: Mapping[str, float], fleet: Fleet) -> dict[str, float]:
+    """Leave out kernels that the fleet had when a person named them, and has no more."""
+    kernels = {replica.kernel for replica in fleet.replicas}
+    return {kernel: weight for kernel, weight in weights.items() if kernel in kernels}
 
 
 def _said(override: Override) -> str:

@@ -5,7 +5,13 @@ import asyncio
 import pytest
 from escalation_examples import DEADLINE_S, config, escalation
 
-from paritas.client import AsyncEscalationClient, RefusalError, StartAt, SubscriptionOptions
+from paritas.client import (
+    AsyncEscalationClient,
+    AsyncSubscription,
+    RefusalError,
+    StartAt,
+    SubscriptionOptions,
+)
 from paritas.contracts.model import Operator, Requirement
 from paritas.controller.server import serving
 from paritas.errors import TransientError
@@ -97,3 +103,19 @@ def test_leaving_ends_a_wait(tmp_path):
         return await waiting
 
     assert played(tmp_path, scene) == []
+
+
+def test_leaving_leaves_the_loop_free_for_the_farewell():
+    """A server on the same loop must be able to answer; this one stands for it, and waits without end for the loop."""
+
+    async def scene():
+        loop = asyncio.get_running_loop()
+
+        class Farewell:
+            def close(self):
+                asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(DEADLINE_S)
+
+        async with AsyncSubscription(Farewell()):
+            pass
+
+    asyncio.run(scene())

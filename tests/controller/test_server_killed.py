@@ -35,12 +35,12 @@ class Process:
 
     def kill(self):
         self._popen.send_signal(signal.SIGKILL)
-        assert self._popen.wait(30) == -signal.SIGKILL
+        assert self._popen.wait(60) == -signal.SIGKILL
         self._close()
 
     def stop(self):
         self._popen.stdin.close()
-        assert self._popen.wait(30) == 0
+        assert self._popen.wait(60) == 0
         self._close()
 
     def _close(self):

@@ -1,17 +1,23 @@
 """The unary methods of a real server, and what they refuse."""
 
+import asyncio
+
 import grpc
 import pytest
 from escalation_examples import HOUR_NS, config, escalation, stub
 
 from paritas.clock import ManualClock
 from paritas.contracts.model import Operator, Requirement
+from paritas.controller import tokens
+from paritas.controller.async_client import AsyncEscalationClient
 from paritas.controller.client import EscalationClient, Filter
 from paritas.controller.compaction import Retention
 from paritas.controller.config import Limits
 from paritas.controller.convert import escalation_to
+from paritas.controller.decisions import expire_silence
 from paritas.controller.refusals import RefusalError, Refused
-from paritas.controller.server import serving
+from paritas.controller.server import EscalationServer, serving
+from paritas.controller.tokens import Token
 from paritas.errors import TransientError
 from paritas.proto.v1 import escalation_pb2 as pb
 from paritas.records import Phase, Severity
@@ -151,6 +157,14 @@ def test_a_page_token_or_size_that_is_wrong(service):
     )
 
 
+def test_a_page_token_beyond_every_number_is_an_empty_page(service, client):
+    client.publish([escalation(1, incident_id="a"), escalation(1, incident_id="b")])
+    first = service.List(pb.ListIncidentsRequest(page_size=1), timeout=30).next_page_token
+    epoch = tokens.decode(first, field="page").epoch
+    beyond = pb.ListIncidentsRequest(page_token=tokens.encode(Token(epoch, 2**64 - 1)))
+    assert list(service.List(beyond, timeout=30).incidents) == []
+
+
 def test_an_incident_with_its_history(client, clock):
     client.publish([escalation(1), escalation(1, incident_id="other"), escalation(2)])
     ack = client.acknowledge("incident-1", author="ana", comment="looking")
@@ -219,6 +233,23 @@ def test_a_silence_can_be_ended_once(client, clock):
     clock.advance(seconds=10)
     assert client.expire_silence(made.silence_id, author="cy") == ended
     assert (client.silences(), client.silences(include_ended=True)) == ([], [ended])
+
+
+def test_of_two_who_end_a_silence_at_once_both_are_told_who_did(tmp_path):
+    async def scene():
+        async with (
+            EscalationServer(config(tmp_path)) as server,
+            AsyncEscalationClient(server.target) as client,
+        ):
+            made = await client.silence([CLAUSE], author="ana", comment="swap", duration_s=60)
+            asked = (
+                pb.ExpireSilenceRequest(silence_id=made.silence_id, author=name) for name in ("bo", "cy")
+            )
+            return await asyncio.gather(*(expire_silence(request, server._core) for request in asked))
+
+    first, second = asyncio.run(scene())
+    assert first == second
+    assert first.expired_by == "bo"
 
 
 def test_a_planned_silence_that_is_ended_never_was(service, client, clock):

@@ -72,11 +72,11 @@ def test_a_snapshot_is_the_open_incidents_then_what_comes(server):
     )
     server.client.acknowledge("c", author="ana", comment="looking")
     with server.subscribe(snapshot_then_follow=SNAPSHOT) as stream:
-        assert stream.next().snapshot
-        first, second = stream.next(), stream.next()
+        assert stream.next("created").snapshot
+        first, second = stream.next("snapshot_item"), stream.next("snapshot_item")
         assert ids([first.incident.current, second.incident.current]) == ["a/2", "c/1"]
         assert (first.incident.acknowledgement.author, second.incident.acknowledgement.author) == ("", "ana")
-        assert seq(stream.next().token) == 5
+        assert seq(stream.next("snapshot_end").token) == 5
         server.publish(escalation(2, incident_id="c"))
         [event] = stream.events(1)
         assert (event.event_id, seq(event.token)) == ("c/2", 6)
@@ -177,14 +177,18 @@ def test_a_nack_is_recorded_and_the_stream_goes_on(server, caplog):
     with server.subscribe() as stream:
         stream.next("created")
         stream.send(nack=pb.ClientMsg.Nack(event_id="e1", error="no such route"))
+        stream.send(nack=pb.ClientMsg.Nack(event_id="e" * 100_000, error="x" * 100_000))
         stream.send(ping=pb.ClientMsg.Ping())
         stream.next("heartbeat")
         server.publish(escalation(1))
         stream.events(1)
         stream.send(stop=pb.ClientMsg.Stop())
         assert stream.end()[1] is None
-    [record] = [r for r in caplog.records if r.message == "Subscriber could not apply an event."]
+    [record, long] = [r for r in caplog.records if r.message == "Subscriber could not apply an event."]
     assert (record.subscriber_id, record.event_id, record.error) == ("raw", "e1", "no such route")
+    assert (len(long.event_id), len(long.error)) == (4096, 4096), (
+        "a client fills neither the log nor the disk"
+    )
 
 
 # Races

@@ -85,7 +85,7 @@ MISTAKES = {
     "author: must not be empty": {"author": " "},
     "comment: must not be empty": {"comment": ""},
     "ends_ns: must be later than starts_ns and now": {"ends_ns": 100},
-    "ends_ns: a silence lasts at most 10 s": {"ends_ns": 10_000_000_151},
+    "ends_ns: a silence lasts at most 10s": {"ends_ns": 10_000_000_151},
     "matchers: must not be empty": {"matchers": ()},
     "matchers[0].field: unknown field 'clauze'": {"matchers": (Requirement("clauze", Operator.IN, ("a",)),)},
     "matchers[0].values: In takes at least one value": {"matchers": (Requirement("clause", Operator.IN),)},

@@ -27,6 +27,7 @@ MISTAKES = {
     ),
     "start.token: not a token of this service (7 bytes)": start(token=b"garbage"),
     "start.filter.min_severity: unknown value 8": start(filter=pb.Filter(min_severity=8)),
+    "start.filter: 65541 bytes, at most 65536 are taken": start(filter=pb.Filter(slices=["x" * 65537])),
 }
 
 

@@ -126,7 +126,12 @@ def test_a_router_needs_to_know_its_replicas_by_url():
 
 @pytest.mark.parametrize(
     ("held", "why"),
-    [(b"\n", "is empty"), (b"x" * 70_000, "is too large"), (b"\xff\xfe", "is not ASCII text")],
+    [
+        (b"\n", "is empty"),
+        (b"x" * 70_000, "is too large"),
+        (b"\xff\xfe", "is not ASCII text"),
+        (b"a key\nand more", "holds more than one line of text"),
+    ],
 )
 def test_a_key_file_without_a_usable_key(tmp_path, held, why):
     key = tmp_path / "key"

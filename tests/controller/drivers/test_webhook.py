@@ -123,3 +123,32 @@ def test_nobody_there_is_a_failure_and_an_observation_that_cannot_be_made(tmp_pa
     applied = asyncio.run(asked())
     assert applied.outcome is Outcome.FAILED
     assert applied.detail.startswith("webhook: POST http://127.0.0.1:1/ failed: ")
+
+
+def test_a_document_that_comes_in_many_pieces_is_read_whole(tmp_path):
+    (applied,), observed = told(tmp_path, Receiver(), [route(inference=0.25, detail="x" * 600_000)])
+    assert (applied.outcome, applied.detail) == (Outcome.APPLIED, "")
+    assert observed.weights == {ALL: {"inference": 0.25, "reference": 0.75}}
+
+
+def test_an_answer_without_end_is_not_read_to_it(tmp_path):
+    class Endless(Receiver):
+        async def get(self, _request):
+            return web.Response(body=b" " * 2_000_000)
+
+    (applied,), _ = told(tmp_path, Endless(500), [route()])
+    assert applied.detail.endswith("gave 500")
+    receiver = Endless()
+    receiver.document = {}
+    (tmp_path / "key").write_bytes(KEY)
+
+    async def asked():
+        async with listening(receiver) as url:
+            settings = WebhookSettings(url, tmp_path / "key", url)
+            async with WebhookDriver(settings, fleet_of(), ManualClock()) as driver:
+                with pytest.raises(
+                    TransientError, match=r"^webhook: the answer has more than 1048576 bytes$"
+                ):
+                    await driver.observe()
+
+    asyncio.run(asked())

@@ -11,7 +11,7 @@ from paritas.controller.deliveries import Delivery, DeliveryKind
 from paritas.controller.filters import Filter
 from paritas.controller.model import Incident, Suppression
 from paritas.controller.notify.book import Book, noted, pruned
-from paritas.controller.notify.grouping import awaited, due, next_due_ns, remember, settled
+from paritas.controller.notify.grouping import Told, awaited, due, next_due_ns, regrouped, remember, settled
 from paritas.controller.notify.model import Grouping, Inhibition, NoticeReason, Receiver, ReceiverKind
 from paritas.controller.silences import Silence
 from paritas.records import Phase, Severity
@@ -243,3 +243,21 @@ def test_whoever_is_told_of_an_incident_is_told_of_its_end(moves):
     assert set(ended) == set(began)
     assert desk.tells == {}
     assert desk.book.entries == {}
+
+
+def test_a_log_by_other_fields_is_grouped_anew():
+    desk = Desk()
+    for incident, clause in (("a", "fresh"), ("b", "token-tv"), ("c", "fresh")):
+        desk.event(incident, clause=clause)
+    old = {
+        ("ops", ("x", "y")): Told(1, 10, frozenset({("a", "warning"), ("b", "warning")})),
+        ("ops", ("x", "z")): Told(2, 20, frozenset({("c", "critical"), ("forgotten", "info")})),
+        ("other", ("x", "y", "z")): Told(4, 40, frozenset({("a", "warning")})),
+    }
+    by_clause = replace(OPS, grouping=Grouping(by=("clause",)))
+    assert regrouped(old, desk.book, [by_clause]) == {
+        ("ops", ("fresh",)): Told(1, 20, frozenset({("a", "warning"), ("c", "critical")})),
+        ("ops", ("token-tv",)): Told(1, 10, frozenset({("b", "warning")})),
+        ("other", ("x", "y", "z")): old["other", ("x", "y", "z")],
+    }
+    assert regrouped(old, desk.book, [OPS]) == old, "as many fields as before: nothing is touched"

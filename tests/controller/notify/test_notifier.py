@@ -4,6 +4,7 @@ import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -14,15 +15,16 @@ from paritas.controller.client import EscalationClient, StartAt, SubscriptionOpt
 from paritas.controller.notify.log import NotificationLog
 from paritas.controller.notify.model import Grouping, Receiver, ReceiverKind
 from paritas.controller.notify.notifier import Notifier, Plan
+from paritas.controller.notify.sending import send
 from paritas.controller.server import serving
-from paritas.errors import UsageError
+from paritas.errors import TransientError, UsageError
 from paritas.records import Phase
 
 AT_ONCE = Grouping(wait_s=0.0, interval_s=0.0, repeat_s=3600.0)
 
 
 class Inbox:
-    """Keeps what is posted to it; `answers` are the statuses of the next posts, then 200."""
+    """Keeps what is posted to it; `answers` are the statuses of the next posts, then 200; 0 is no HTTP."""
 
     def __init__(self, *answers):
         self.posts, self.answers, self.changed = [], list(answers), threading.Condition()
@@ -39,6 +41,10 @@ class Inbox:
                     status = inbox.answers.pop(0) if inbox.answers else 200
                     inbox.posts.append((status, self.headers, body))
                     inbox.changed.notify_all()
+                if status == 0:
+                    self.close_connection = True
+                    self.wfile.write(b"220 mail.example ready\r\n\r\n")
+                    return
                 self.send_response(status)
                 self.send_header("location", "http://127.0.0.1:1/")
                 self.send_header("content-length", "0")
@@ -125,6 +131,49 @@ def test_what_is_refused_or_redirected_is_told_later_and_counted(client, inbox, 
     assert [status for status, _, _ in posts] == [500, 302, 200]
     assert notifier.counts == {"failed:ops": 2, "sent:ops": 1}
     assert posts[0][2]["firing"] == posts[2][2]["firing"]
+
+
+def test_a_receiver_that_speaks_no_http_stops_nothing(client, inbox, tmp_path, caplog):
+    inbox.answers = [0]
+    with notifying(client, inbox, tmp_path) as notifier:
+        client.publish([escalation(incident_id="a")])
+        posts = inbox.wait_for(2)
+    assert [status for status, _, _ in posts] == [0, 200]
+    assert notifier.counts == {"failed:ops": 1, "sent:ops": 1}
+    [said] = [r.error for r in caplog.records if r.message == "Message was not delivered."]
+    assert said == "receiver 'ops' cannot be spoken to: BadStatusLine"
+
+
+def test_an_address_that_is_none_is_said_without_it(tmp_path):
+    secret = tmp_path / "url"
+    secret.write_text("http://127.0.0.1:1/a secret")
+    receiver = Receiver("ops", ReceiverKind.SLACK, url_file=secret)
+    with pytest.raises(TransientError) as failed:
+        send(receiver, b"{}", message_id="m", now_ns=0)
+    assert str(failed.value) == "receiver 'ops' cannot be spoken to: InvalidURL"
+
+
+def test_a_plan_that_groups_by_other_fields_tells_the_ends_all_the_same(client, inbox, tmp_path):
+    with notifying(client, inbox, tmp_path):
+        client.publish([escalation(incident_id="a")])
+        inbox.wait_for(1)
+    by_clause = replace(AT_ONCE, by=("clause",))
+    with notifying(client, inbox, tmp_path, grouping=by_clause) as notifier:
+        client.publish([escalation(2, incident_id="a", after=Phase.RESOLVED)])
+        post = inbox.wait_for(2)[1]
+    assert (told(post), post[2]["group"]) == (("all_resolved", [], ["a"]), {"clause": "token-tv"})
+    assert notifier.counts == {"sent:ops": 1}
+
+
+def test_a_reminder_is_no_repeat_of_the_one_before(client, inbox, tmp_path):
+    """A receiver that drops what has an id that it knows must not drop it."""
+    key = tmp_path / "key"
+    key.write_text("secret")
+    with notifying(client, inbox, tmp_path, grouping=replace(AT_ONCE, repeat_s=0.0), key_file=key):
+        client.publish([escalation(incident_id="a")])
+        posts = inbox.wait_for(4)
+    assert [told(post)[0] for post in posts[:4]] == ["first", "repeat", "repeat", "repeat"]
+    assert len({headers["webhook-id"] for _, headers, _ in posts}) == len(posts)
 
 
 def test_a_signed_message_has_the_same_id_when_it_is_sent_again(client, inbox, tmp_path):

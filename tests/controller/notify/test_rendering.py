@@ -6,7 +6,7 @@ from escalation_examples import escalation
 
 from paritas.controller.notify.model import Entry, Notice, NoticeReason, Receiver, ReceiverKind
 from paritas.controller.notify.rendering import rendered, says
-from paritas.records import Phase, Severity
+from paritas.records import Finding, Phase, Severity
 
 GROUP = (("contract", "qwen3-8b-rollout"), ("policy", ""))
 NOW_NS = 1_700_000_100_000_000_000
@@ -84,3 +84,18 @@ def test_without_a_diagnosis_nothing_is_guessed(kind):
     body = json.dumps(sent(kind, notice([replace(entry(), current=escalation(diagnosis=()))])))
     assert "looks like" not in body
     assert '"cause":' not in body
+
+
+def test_an_alert_never_ends_before_it_starts_also_where_the_detectors_clock_is_ahead():
+    """An Alertmanager refuses such a one, and whoever is refused tells nobody anything."""
+    ahead = entry("b", after=Phase.RESOLVED, issued_ns=NOW_NS + 5_000_000_000)
+    (alert,) = sent(ReceiverKind.ALERTMANAGER, notice([], [ahead], NoticeReason.ALL_RESOLVED))
+    assert alert["startsAt"] == alert["endsAt"] == "2023-11-14T22:15:00.000+00:00"
+
+
+def test_a_confidence_that_is_no_number_is_null():
+    """NaN is no JSON: a receiver that reads strictly would refuse the message, and every later one."""
+    strange = entry(diagnosis=(Finding("stale_replica", "all", float("nan"), {}, ""),))
+    text = rendered(Receiver("ops", ReceiverKind.WEBHOOK, "https://x"), notice([strange]), now_ns=NOW_NS)
+    assert b"NaN" not in text
+    assert json.loads(text)["firing"][0]["causes"][0]["confidence"] is None

@@ -3,12 +3,12 @@
 import http.client
 import json
 import re
-import socket
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
 import pytest
 import yaml
+from free_ports import free_port
 from promotion_cases import (
     DOCUMENT,
     contract,
@@ -73,12 +73,6 @@ class Scene:
         self.clock.advance(seconds=1801)
         report = recorded_report("healthy", promotion.gate.stage, promotion.attempt)
         return self.client.submit("p1", evidence_of(report, promotion, self.clock, **changes)).promotion
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture
@@ -319,7 +313,7 @@ def test_without_a_token_every_hook_is_refused(tmp_path):
 
 def test_bodies_are_bounded_and_must_be_what_flagger_sends(scene):
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    for body in ("", "[]", "{", "[" * 10_000):
+    for body in ("", "[]", "{", "[" * 10_000, '{"metadata": {"promotion": "\\ud800"}}'):
         for name in ("rollback", "confirm-rollout"):
             assert scene.ask("POST", f"/v1/hooks/flagger/{name}", body, headers)[0] == 400
     large = json.dumps({"metadata": {}, "name": "x" * 70_000})
@@ -346,6 +340,9 @@ def test_what_cannot_be_served_is_said_before_anything_runs(tmp_path, scene):
     taken = f"127.0.0.1:{scene.port}"
     assert text_of(folder, http=taken) == (
         f"[usage] promotion http: cannot bind {taken!r}\n  hint: choose another address"
+    )
+    assert text_of(folder, http="a..b:0") == (
+        "[usage] promotion http: cannot bind 'a..b:0'\n  hint: choose another address"
     )
     short = folder / "token"
     assert text_of(folder, http="127.0.0.1:0", hook_token=short) == (

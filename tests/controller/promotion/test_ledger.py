@@ -1,21 +1,27 @@
 """The ledger: what it keeps is what the machine said, and a restart between any two verbs changes nothing."""
 
 import asyncio
+import threading
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from escalation_examples import DEADLINE_S
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from promotion_cases import CANDIDATE, DOCUMENT, KEYS, T0, clauses, contract, signed
 
 from paritas.clock import ManualClock
 from paritas.contracts.dump import canonical_json
+from paritas.contracts.model import Stage
 from paritas.controller.compaction import Retention
+from paritas.controller.promotion import store as rows
+from paritas.controller.promotion.answer import answer
 from paritas.controller.promotion.ledger import Ledger
-from paritas.controller.promotion.model import Block
+from paritas.controller.promotion.model import Block, Blocked, Cause
 from paritas.controller.refusals import RefusalError
 from paritas.controller.store_thread import StoreThread
 from paritas.records import State
@@ -179,3 +185,78 @@ def test_two_starts_of_one_candidate_at_once_make_one_promotion(tmp_path):
 
     made = on(tmp_path, use)
     assert [isinstance(m, RefusalError) for m in made] == [False, True, True]
+
+
+def test_an_older_verdict_does_not_take_the_place_of_a_later_one(tmp_path):
+    """At full nothing moves: a verdict that has been overtaken must not be what is answered again."""
+
+    async def use(ledger, clock):
+        await begin(ledger)
+        for _ in range(4):
+            clock.advance(seconds=1801)
+            await ledger.submit("p1", signed((await ledger.whole("p1")).stored.promotion, clock.now_ns()))
+        promotion = (await ledger.whole("p1")).stored.promotion
+        good = signed(promotion, clock.now_ns())
+        clock.advance(seconds=60)
+        lacking = signed(promotion, clock.now_ns(), missing=("agent pod-7",))
+        answers = [await ledger.submit("p1", envelope) for envelope in (good, lacking, good)]
+        told = answer(await ledger.whole("p1"), Stage.FULL, now_ns=clock.now_ns(), keys=KEYS)
+        bad = signed(promotion, clock.now_ns() - 1, clauses=clauses(token_tv=State.VIOLATED))
+        return answers, lacking, told, await ledger.submit("p1", bad)
+
+    (first, second, third), lacking, told, demoted = on(tmp_path, use)
+    assert (first.blocked, second.blocked.block) == (None, Block.MISSING_DATA)
+    assert third.blocked == Blocked(Block.REPLAYED, "a later verdict of this gate is kept already")
+    assert (third.stored.latest, str(told.verdict)) == (lacking, "INSUFFICIENT")
+    assert [t.cause for t in demoted.transitions] == [Cause.DECLARED_STATE], (
+        "a violation counts whenever it comes"
+    )
+
+
+class SlowDisk:
+    """A real store on which promotions are written no sooner than `may` is set."""
+
+    def __init__(self, store):
+        self.store, self.begun, self.may = store, asyncio.Event(), threading.Event()
+
+    async def run(self, verb, *args, **kwargs):
+        if verb is not rows.put:
+            return await self.store.run(verb, *args, **kwargs)
+        begun = partial(asyncio.get_running_loop().call_soon_threadsafe, self.begun.set)
+
+        def slowly(store):
+            begun()
+            assert self.may.wait(DEADLINE_S)
+            return rows.put(store, *args, **kwargs)
+
+        return await self.store.run(slowly)
+
+
+def test_who_watches_is_told_also_when_the_caller_gives_up_meanwhile(tmp_path):
+    """A call whose client has left is cancelled; what it has begun to write is in the log all the same."""
+
+    async def use(ledger, clock):
+        await begin(ledger)
+        whole = await ledger.whole("p1")
+        ledger._store = disk = SlowDisk(ledger._store)
+        watching = asyncio.create_task(anext(ledger.changes("", after=whole.stored.revision)))
+        while not ledger._changed._waiters:  # noqa: ASYNC110  # it tells no one
+            await asyncio.sleep(0)
+        calling = asyncio.create_task(ledger.submit("p1", signed(whole.stored.promotion, clock.now_ns())))
+        await disk.begun.wait()
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        disk.may.set()
+        async with asyncio.timeout(DEADLINE_S):
+            return await watching
+
+    assert str(on(tmp_path, use).promotion.gate) == "shadow"
+
+
+def test_a_revision_beyond_every_number_is_a_watch_that_waits(tmp_path):
+    async def use(ledger, _clock):
+        await begin(ledger)
+        return await ledger._store.run(rows.changed, "", after=2**64 - 1)
+
+    assert on(tmp_path, use) == []

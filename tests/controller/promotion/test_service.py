@@ -96,6 +96,7 @@ def test_pages_latest_change_first(client):
         "p0",
     ]
     assert client.page("other").promotions == ()
+    assert client.page(before=2**64 - 1).promotions == client.page().promotions
 
 
 def test_a_watch_begins_with_what_is_there_and_follows(client, clock):

@@ -336,3 +336,42 @@ def test_every_change_is_in_the_audit_with_its_number():
 def test_limits_that_limit_nothing(limits, text):
     with pytest.raises(UsageError, match=text):
         SafetyLimits(**limits)
+
+
+def test_a_clock_that_is_set_back_hides_neither_incidents_nor_people_and_lengthens_no_lease():
+    """An hour too fast at the start, then put right: what is stamped rightly counts at once."""
+    story, right = Story(), START_NS - 3600 * S
+    story.at(0)
+    firing = seen(at_ns=right, actions=(reroute(0.5),))
+    route = story.all(-3600 + 1, firing)
+    assert (route.weights, route.why) == ({"inference": 0.5, "reference": 0.5}, Why.INCIDENT)
+    assert route.valid_until_ns == right + (1 + 60) * S
+    person = order(starts_ns=right, ends_ns=right + 600 * S, weights={"inference": 1.0})
+    assert story.all(-3600 + 2, firing, overrides=(person,)).why is Why.OVERRIDE
+    given = Round(story.fleet, story.now_ns, (firing,), (person,))
+    assert due_ns(story.memory, given) == right + 600 * S
+
+
+def test_what_moved_stays_its_dwell_time_by_a_clock_that_only_grows():
+    story = Story()
+    firing = seen(actions=(reroute(),), valid_s=10_000.0)
+    story.at(0, firing)
+    assert story.all(-20, over(firing)).why is Why.DWELL
+    assert story.all(29.9, over(firing)).why is Why.DWELL
+    assert story.all(30, over(firing)).weights == {"inference": 1.0}
+
+
+def test_nothing_stays_moved_to_a_reference_kernel_that_the_file_no_longer_has():
+    """The fleet is declared anew while an incident is open: no request may be sent to nobody."""
+    story, firing = Story(), seen(actions=(reroute(),), valid_s=10_000.0)
+    assert story.all(0, firing).weights == {"reference": 1.0}
+    story.fleet = fleet(reference=0)
+    route = story.all(1, firing)
+    assert (route.weights, route.why) == ({"inference": 1.0}, Why.NO_REFERENCE)
+
+
+@pytest.mark.parametrize("yields", [False, True])
+def test_a_person_s_share_of_a_kernel_that_the_file_no_longer_has_is_the_inference_kernel_s(yields):
+    person = order(weights={"inference": 0.25, "reference": 0.5, "candidate": 0.25}, yields=yields)
+    assert Story().all(1, overrides=(person,)).weights == {"inference": 0.5, "reference": 0.5}
+    assert Story(fleet(reference=0)).all(1, overrides=(person,)).weights == {"inference": 1.0}

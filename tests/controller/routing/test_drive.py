@@ -5,6 +5,7 @@ The routers here are in memory; one of them refuses and forgets on purpose.
 
 import asyncio
 
+import pytest
 from routing_scenes import START_NS, fleet
 
 from paritas.clock import ManualClock
@@ -172,3 +173,20 @@ def test_nothing_is_done_before_there_is_a_wish():
     driven = Driven()
     turns(driven, 1)
     assert (driven.router.applies, driven.said()) == (0, [])
+
+
+def test_what_could_not_be_written_down_is_written_down_later():
+    driven = Driven()
+    refusals = [TransientError("the log is full")]
+
+    async def record(entries):
+        if refusals:
+            raise refusals.pop()
+        driven.audit += entries
+
+    driven.drive._record = record
+    with pytest.raises(TransientError, match="full"):
+        turns(driven, 1, MOVED)
+    turns(driven, 1)
+    assert driven.said() == [(AuditKind.APPLIED, "memory: applied")]
+    assert driven.drive.told == {Outcome.APPLIED: 1}

@@ -254,3 +254,22 @@ def test_a_fleet_that_is_not_driven_needs_no_router(tmp_path):
             assert loop.places["qwen3-8b"].drive is None
 
     run(scenario)
+
+
+def test_a_round_that_cannot_be_kept_is_tried_again_soon_and_not_at_every_moment(tmp_path):
+    """What is due stays due while the disk is full: the log of warnings must not fill what is left of it."""
+
+    async def scenario():
+        async with Controller(tmp_path) as c, c.loop(fleet()) as loop:
+            await c.publish(actions=(reroute(),), valid_until_ns=START_NS + S)
+            await until(loop, lambda t: weights(t) == {"reference": 1.0})
+            await c.store.run(lambda s: s._db.execute("PRAGMA query_only = ON").fetchall())
+            c.clock.advance(seconds=1)
+            await loop._guarded_round()
+            assert loop.counts["failed"] == 1
+            assert loop._wait_s() == 1.0
+            await c.store.run(lambda s: s._db.execute("PRAGMA query_only = OFF").fetchall())
+            await loop._guarded_round()
+            assert loop.places["qwen3-8b"].table.routes[0].why == Why.LEASE_EXPIRED.value
+
+    run(scenario)

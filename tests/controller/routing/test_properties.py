@@ -52,10 +52,9 @@ def test_the_limits_hold_and_shares_sum_to_one(of, steps):
 
 @given(FLEETS, STEPS)
 def test_every_round_renews_the_lease(of, steps):
-    latest_ns = 0
+    """By the clock as it is: set back, it does not lengthen one."""
     for now_ns, _, decision in rounds(of, steps):
-        latest_ns = max(latest_ns, now_ns)
-        assert {r.valid_until_ns for r in decision.routes} == {latest_ns + 60 * S}
+        assert {r.valid_until_ns for r in decision.routes} == {now_ns + 60 * S}
 
 
 @given(FLEETS, STEPS)
