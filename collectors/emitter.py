@@ -33,6 +33,7 @@ __all__ = ["Emitter", "EmitterDrop", "EmitterReading"]
 
 NO_RESOURCE: Mapping[str, str] = MappingProxyType({})
 NS_PER_S = 1_000_000_000
+LOADING_S = 1.0  # longest wait for imports under way before a fork
 USUAL = EmitterLimits()
 
 
@@ -73,7 +74,8 @@ class Emitter:
         self._is_enabled, self._is_closed = is_enabled, False
         self._begin()
         self._at_exit = _AtExit(weakref.ref(self))
-        os.register_at_fork(after_in_child=_AfterFork(weakref.ref(self)))
+        told = weakref.ref(self)
+        os.register_at_fork(before=_BeforeFork(told), after_in_child=_AfterFork(told))
 
     def _begin(self) -> None:
         """Start an account and an empty queue; the thread comes with the first trace."""
@@ -164,11 +166,16 @@ class Emitter:
         works.client.close()
         atexit.unregister(self._at_exit)
 
+    def await_imports(self) -> None:
+        """Wait, before a fork, while the thread imports: in the child those modules would be locked for ever."""
+        if self._thread is not None:
+            self._clock.wait(self._works.courier.loaded, timeout_s=LOADING_S)
+
     def begin_in_child(self) -> None:
         """Forget, in a forked child, what belongs to the parent."""
         inherited = self._works.client
         self._begin()
-        inherited.close()  # the child's copy of the descriptor; the parent's connection stays
+        inherited.disown()  # the child's copy of the descriptor; the parent's connection stays
         if self._is_closed:
             self._works.queue.close()
 
@@ -183,6 +190,18 @@ class _AtExit:
         emitter = self.emitter()
         if emitter is not None:
             emitter.close(timeout_s=emitter.exit_s)
+
+
+@dataclass(frozen=True)
+class _BeforeFork:
+    """Lets a fork come between no imports of ours; as `_AfterFork` it holds no reference."""
+
+    emitter: "weakref.ref[Emitter]"
+
+    def __call__(self) -> None:
+        emitter = self.emitter()
+        if emitter is not None:
+            emitter.await_imports()
 
 
 @dataclass(frozen=True)

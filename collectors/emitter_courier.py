@@ -1,6 +1,5 @@
 """The thread behind an emitter: encode, batch, post, try again, settle."""
 
-import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from random import Random
 
 from paritas.clock import Clock
 from paritas.collectors.emitter_queue import Batch, EmitterDrop, Offered, TraceQueue
+from paritas.collectors.reentrant_event import ReentrantEvent
 from paritas.collectors.settings import EmitterLimits
 from paritas.errors import RecordError, TransientError
 from paritas.otlp_http import OtlpClient
@@ -51,6 +51,8 @@ class Courier:
         Set: do not wait for a fuller batch.
     stop : threading.Event
         Set: carry nothing more.
+    loaded : threading.Event
+        Set: this thread imports nothing any more.
     """
 
     def __init__(
@@ -66,10 +68,11 @@ class Courier:
         self._resource = resource
         self._random = Random(clock.now_ns())  # noqa: S311 -- jitter, no secret
         self._failures = 0
-        self.hurry, self.stop = threading.Event(), threading.Event()
+        self.hurry, self.stop, self.loaded = ReentrantEvent(), ReentrantEvent(), ReentrantEvent()
 
     def run(self) -> None:
         """Work until stopped: the body of the thread."""
+        self._load()
         while not self.stop.is_set():
             self._clock.wait(self._queue.filled, timeout_s=IDLE_S)
             if not self.stop.is_set():
@@ -77,6 +80,15 @@ class Courier:
                 self.hurry.clear()
                 self.carry_all()
         self._client.close()
+
+    def _load(self) -> None:
+        """Load protobuf, here and not with the host's import; what that fails with, every trace is lost to."""
+        try:
+            import paritas.wire  # noqa: F401
+        except Exception:  # noqa: BLE001, S110 -- top of a thread; `_encoded` meets it again and counts it
+            pass
+        finally:
+            self.loaded.set()
 
     def carry_all(self) -> None:
         """Carry what waits now, batch by batch."""
@@ -153,8 +165,7 @@ class Courier:
 
 def _values(offered: Offered, resource: Mapping[str, str]) -> list[bytes]:
     """Return the requests of one trace or reading; RecordError for what the wire format cannot hold."""
-    # Here, so that this thread loads protobuf and not the host's import.
-    from paritas.wire import encode, encode_reading
+    from paritas.wire import encode, encode_reading  # as `_load`: protobuf comes with no import of the host's
 
     if isinstance(offered, TokenTrace):
         return [record.value for record in encode([offered], resource=resource)]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from paritas.collectors.reentrant_event import ReentrantEvent
 from paritas.records import GpuSample, StepTime, TokenTrace
 
 __all__ = ["Batch", "EmitterDrop", "EmitterReading", "Offered", "TraceQueue", "size_of"]
@@ -121,7 +122,7 @@ class TraceQueue:
         self._left = 0  # traces that entered the queue and are settled
         self._waiters: list[tuple[int, threading.Event]] = []
         self._is_open = True
-        self.filled = threading.Event()
+        self.filled = ReentrantEvent()
 
     def put(self, trace: Offered, size_bytes: int) -> int:
         """Accept a trace; return the bytes that now wait, or 0 if it was dropped."""
@@ -136,7 +137,7 @@ class TraceQueue:
             self._waiting.append((trace, size_bytes))
             self._queued += 1
             self._queued_bytes += size_bytes
-            if len(self._waiting) == 1:
+            if not self.filled.is_set():  # asked itself: a handler may have put one more in between
                 self.filled.set()
             return self._queued_bytes
 
@@ -201,7 +202,7 @@ class TraceQueue:
 
     def drained(self) -> threading.Event:
         """Return an event that is set once everything that waits now is settled."""
-        event = threading.Event()
+        event = ReentrantEvent()
         with self._lock:
             target = self._left + self._queued
             if self._queued:

@@ -9,8 +9,9 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
+from paritas.closing import Closing
 from paritas.records import GpuReading
 
 __all__ = ["GpuReading", "Gpus", "NoGpu", "Nvml"]
@@ -35,7 +36,7 @@ class Gpus:
     absent: NoGpu | None = None
 
 
-class Nvml:
+class Nvml(Closing):
     """One session with the driver's library; a context manager.  Closing twice is fine.
 
     Parameters
@@ -58,12 +59,6 @@ class Nvml:
         if self._library is not None and _told(self._library.nvmlInit, lambda _: True) is None:
             # nvmlInit returns nothing: what counts is whether it raised.
             self._library, self._absent = None, NoGpu.NO_DRIVER
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the session."""

@@ -207,10 +207,14 @@ def _samples(text: str) -> Samples:
             for sample in family.samples:
                 found.setdefault(_canonical(sample.name), []).append((sample.labels, sample.value))
     except (ValueError, KeyError, IndexError) as error:
-        raise UsageError(
-            f"this is no text of Prometheus metrics: {error}", hint="an engine tells them at /metrics"
-        ) from error
+        raise _no_metrics(str(error)) from error
     return found
+
+
+def _no_metrics(why: str) -> UsageError:
+    return UsageError(
+        f"this is no text of Prometheus metrics: {why}", hint="an engine tells them at /metrics"
+    )
 
 
 def _canonical(name: str) -> str:
@@ -229,12 +233,19 @@ def _first(samples: Samples, candidates: Iterable[str]) -> str | None:
 def _histogram(samples: Samples, name: str) -> Histogram:
     buckets: dict[float, float] = {}
     for labels, value in samples[f"{name}_bucket"]:
-        bound = float(labels.get("le", "inf"))
+        bound = _bound_s(labels.get("le", "inf"))
         buckets[bound] = buckets.get(bound, 0.0) + value
     bounds = tuple(sorted(buckets))
     told = samples.get(f"{name}_sum")
     total_s = sum(value for _, value in told) if told else math.nan
     return Histogram(bounds, tuple(buckets[bound] for bound in bounds), total_s)
+
+
+def _bound_s(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise _no_metrics(f"a bucket ends at {text!r}") from error
 
 
 def _complete(found: dict[str, Any]) -> None:

@@ -76,12 +76,14 @@ class Attachment:
 
     def _compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **more: Any) -> Any:
         labels = inputs.get("labels")  # label smoothing takes them out of the inputs
-        loss, outputs = self._original(model, inputs, return_outputs=True, **more)
+        told = self._original(model, inputs, return_outputs=True, **more)
         try:
+            _, outputs = told
             self._show(model, labels, outputs, inputs)
         except Exception:  # noqa: BLE001 -- the edge to somebody else's step
             self.collector.refuse()
-        return (loss, outputs) if return_outputs else loss
+        # A trainer's own method may never give outputs, whatever it is asked: then nothing was shown.
+        return told if return_outputs or not isinstance(told, tuple) else told[0]
 
     def _show(self, model: Any, labels: Any, outputs: Any, inputs: Mapping[str, Any]) -> None:
         if not model.training:

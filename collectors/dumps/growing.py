@@ -3,11 +3,12 @@
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from paritas.clock import Clock
+from paritas.closing import Closing
 from paritas.collectors.dumps.decode import Decoder, decode_line
+from paritas.collectors.dumps.fields import Row
 from paritas.collectors.dumps.lines import Line
 from paritas.collectors.dumps.problem import Problem
 from paritas.collectors.dumps.tail import FileTail
@@ -39,8 +40,10 @@ def until_stopped(
     yield from source.finish()
 
 
-class GrowingLines:
+class GrowingLines(Closing):
     """A file that grows by lines; owns it while open.
+
+    Lines are counted on where the file is cut or replaced: those without a time get one by their number.
 
     Parameters
     ----------
@@ -53,14 +56,7 @@ class GrowingLines:
     def __init__(self, path: Path, decoder: Decoder, *, limit_bytes: int) -> None:
         self._path, self._decoder = path, decoder
         self._tail = FileTail(path, limit_bytes=limit_bytes)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        self._before, self._seen = 0, 0  # lines before this file, and with its own
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""
@@ -69,7 +65,11 @@ class GrowingLines:
     def poll(self) -> Iterator[TokenTrace | Problem]:
         """Yield what the lines completed since the last call hold."""
         for item in self._tail.poll():
-            yield from (item,) if isinstance(item, Problem) else self._decode(item)
+            if isinstance(item, Problem):  # what comes now is another file
+                self._before = self._seen
+                yield item
+            else:
+                yield from self._decode(item)
 
     def finish(self) -> Iterator[TokenTrace | Problem]:
         """Yield what stands after the last line end."""
@@ -77,22 +77,18 @@ class GrowingLines:
             yield from self._decode(line)
 
     def _decode(self, line: Line) -> tuple[TokenTrace | Problem, ...]:
-        return decode_line(line, self._decoder, file=str(self._path))
+        self._seen = self._before + line.number
+        return decode_line(line, self._decode_row, file=str(self._path))
+
+    def _decode_row(self, row: Row, index: int) -> tuple[TokenTrace, ...]:
+        return self._decoder(row, self._before + index)
 
 
-class NewestFile:
+class NewestFile(Closing):
     """The file of a folder that still grows, if any; owns it.  What comes after it in the folder ends it."""
 
     def __init__(self) -> None:
         self._file: GrowingLines | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the file being read; a second call does nothing."""

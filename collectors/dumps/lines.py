@@ -12,7 +12,16 @@ from typing import BinaryIO
 from paritas.collectors.dumps.problem import LineError, Problem, ProblemReason
 from paritas.errors import UsageError
 
-__all__ = ["Line", "LineSplitter", "check_file", "entries_in", "is_folder", "read_lines", "reading"]
+__all__ = [
+    "Line",
+    "LineSplitter",
+    "check_file",
+    "check_regular",
+    "entries_in",
+    "is_folder",
+    "read_lines",
+    "reading",
+]
 
 # 16 KiB of gzip give at most 16 MiB (ratio 1032): a crafted file cannot fill the memory.
 GZIP_BLOCK_BYTES = 16 << 10
@@ -110,6 +119,15 @@ def check_file(path: Path) -> None:
     """Raise `UsageError` unless `path` is there and no folder."""
     if is_folder(path):
         raise UsageError(f"{path}: is a folder, expected a file", hint="name one file in it")
+
+
+def check_regular(path: Path) -> None:
+    """Raise `UsageError` unless `path` is a file that can be read again: a pipe gives its bytes once."""
+    check_file(path)
+    if not path.is_file():
+        raise UsageError(
+            f"{path}: is no regular file, and has to be read twice", hint="write it to a file first"
+        )
 
 
 def entries_in(folder: Path) -> list[Path]:

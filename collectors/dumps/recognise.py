@@ -5,13 +5,13 @@ from itertools import islice
 from pathlib import Path
 
 from paritas.collectors.dumps.fields import Row, parse_row
-from paritas.collectors.dumps.lines import Line, check_file, is_folder, read_lines
+from paritas.collectors.dumps.lines import Line, check_regular, is_folder, read_lines
 from paritas.collectors.dumps.nemo_rl import nemo_files
 from paritas.collectors.dumps.prime_rl import rank_files, step_folders
 from paritas.collectors.dumps.problem import LineError, Problem
 from paritas.errors import UsageError
 
-__all__ = ["DumpFormat", "format_of", "recognise", "unknown_content"]
+__all__ = ["DumpFormat", "first_object", "format_of", "recognise", "unknown_content"]
 
 # The first object decides; garbage before it is passed over, but not for ever.
 LINES_MOST = 64
@@ -73,7 +73,7 @@ def files_of(folder: Path) -> list[Path]:
 
 def first_object(file: Path) -> Row | None:
     """Return the first JSON object of a file; None when there is none in its first lines."""
-    check_file(file)
+    check_regular(file)
     lines = islice(read_lines(file, limit_bytes=LINE_LIMIT_BYTES), LINES_MOST)
     return next((row for row in map(object_in, lines) if row is not None), None)
 

@@ -127,6 +127,8 @@ class RecordedDecoder:
 def depth_of_file(path: Path, limit_bytes: int) -> Depth:
     """Return the depth of a file's top lists from its first lines, as far as they show it."""
     depth = Depth()
+    if not path.is_file():  # a pipe gives its lines once, and they are wanted
+        return depth
     for line in islice(read_lines(path, limit_bytes=limit_bytes), DEPTH_LINES_MOST):
         depth = depth.join(depth_of_line(line))
         if depth.certain:

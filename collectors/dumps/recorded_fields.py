@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from paritas.collectors.dumps.fields import (
     Row,
     check_lengths,
@@ -136,7 +139,8 @@ def event_ns_of(row: Row, otherwise: int) -> int:
 def ns_of_stamp(row: Row, stamp: object) -> int:
     """Return ``timestamp`` in Unix ns."""
     if not isinstance(stamp, str):
-        return round((number(row, "timestamp") or 0.0) * NS_PER_S)
+        told_ns = (number(row, "timestamp") or 0.0) * NS_PER_S
+        return round(max(-1.0, min(told_ns, 2.0 * LATEST_NS)))  # infinity is no integer
     try:
         moment = datetime.fromisoformat(stamp)
     except ValueError:
@@ -175,7 +179,13 @@ def exact_of(row: Row, n: int) -> ExactDrift | None:
         raise wrong_type("exact", told, "an object")
     columns = {name: floats(f"exact.{name}", told.get(name))[0] for name in EXACT_COLUMNS}
     check_lengths({"token_ids": n, **{f"exact.{name}": column.size for name, column in columns.items()}})
-    return ExactDrift(*(column.astype("float32") for column in columns.values()))
+    return ExactDrift(*map(_float32, columns.values()))
+
+
+def _float32(column: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Round a column; what float32 cannot hold becomes infinite, without a word of numpy's."""
+    with np.errstate(over="ignore"):
+        return column.astype(np.float32)
 
 
 def between(metrics: Row, start: str, end: str) -> float | None:

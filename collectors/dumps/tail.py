@@ -12,7 +12,7 @@ from paritas.collectors.dumps.lines import (
     Line,
     LineSplitter,
     blocks_of,
-    check_file,
+    check_regular,
     is_filled,
     unreadable,
 )
@@ -40,11 +40,11 @@ class FileTail:
     Raises
     ------
     UsageError
-        The file does not exist, is a folder, is compressed, or cannot be read.
+        The file does not exist, is no regular file, is compressed, or cannot be read.
     """
 
     def __init__(self, path: Path, *, limit_bytes: int) -> None:
-        check_file(path)
+        check_regular(path)
         self._path, self._limit_bytes = path, limit_bytes
         self._splitter = LineSplitter(limit_bytes)
         self._file = self._open()
@@ -70,6 +70,7 @@ class FileTail:
             self._file.seek(0)
         yield from self._appended()
         if self._is_replaced():
+            yield from self._appended()  # what its writer added before it turned to the new one
             yield from self._restart(
                 ProblemReason.FILE_REPLACED, "the file was replaced; the new one is read"
             )

@@ -1,5 +1,6 @@
 """A vLLM server as inference kernel: prompts as token ids in, sampled tokens with log-probabilities out."""
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -199,10 +200,15 @@ def _json(url: str, path: str, *, timeout_s: float, body: bytes | None = None) -
         raise UsageError(f"{url}{path}: answered {error.code}", hint=_reason(error)) from error
     except ValueError as error:
         raise UsageError(f"{url}{path}: answered no JSON", hint="is it a vLLM server?") from error
-    except (urllib.error.URLError, TimeoutError, OSError) as error:
-        told = getattr(error, "reason", error)
-        why = getattr(told, "strerror", None) or str(told)
+    except (OSError, http.client.HTTPException) as error:
+        why = _why(getattr(error, "reason", error))
         raise UsageError(f"{url}: no answer: {why}", hint="is the server up? vllm serve MODEL") from error
+
+
+def _why(error: object) -> str:
+    if isinstance(error, http.client.HTTPException) and not isinstance(error, OSError):
+        return "what answers there does not speak HTTP, or broke off"
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _reason(error: urllib.error.HTTPError) -> str:

@@ -85,6 +85,8 @@ def _has_asked(route: Route, asked: Mapping[str, Any]) -> bool:
 
 def _asked_top_k(route: Route, asked: Mapping[str, Any]) -> int:
     """The top-k that surely comes with what the client asked for."""
+    if _chosen_ids(route, asked):  # in place of the most likely tokens
+        return 0
     match route:
         case Route.CHAT:  # the sampled token may have taken the last place
             return max(0, count_in(asked.get("top_logprobs")) - 1)
@@ -94,6 +96,12 @@ def _asked_top_k(route: Route, asked: Mapping[str, Any]) -> int:
             return count_in(asked.get("top_logprobs_num"))
         case Route.TOKENS:
             return count_in(sampling_params(asked).get("logprobs"))
+
+
+def _chosen_ids(route: Route, asked: Mapping[str, Any]) -> bool:
+    """Whether the client wants the log-probabilities of tokens that it names itself."""
+    told = sampling_params(asked) if route is Route.TOKENS else asked
+    return bool(told.get("logprob_token_ids"))
 
 
 def count_in(value: Any) -> int:
@@ -111,7 +119,11 @@ def _vllm(
     route: Route, asked: Mapping[str, Any], draft: Draft, facts: EngineFacts, *, has_asked: bool
 ) -> None:
     if not has_asked:
+        if _chosen_ids(route, asked):
+            raise PassedError(Unobserved.CONFLICT)  # it refuses them without log-probabilities
         draft.null.append("logprobs")
+    if route is Route.COMPLETIONS and asked.get("echo") and not _echoes_as_it_is(asked):
+        raise PassedError(Unobserved.ECHO)
     if route is Route.TOKENS:  # token ids come anyway
         if not has_asked:
             draft.added["sampling_params"] = {**sampling_params(asked), "logprobs": draft.top_k}
@@ -129,6 +141,14 @@ def _vllm(
     if version_at_least(facts.version, (0, 33, 0)) and not asked.get("return_weight_versions"):
         draft.added["return_weight_versions"] = True
         draft.null.append("weight_versions")
+
+
+def _echoes_as_it_is(asked: Mapping[str, Any]) -> bool:
+    """Whether asking changes no echo: with token ids vLLM leaves the prompt out of the text.
+
+    A prompt that is only echoed has one token sampled after it, whose log-probability is not told.
+    """
+    return bool(asked.get("return_token_ids")) and asked.get("max_tokens") != 0
 
 
 def _sglang(route: Route, asked: Mapping[str, Any], draft: Draft, *, has_asked: bool) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paritas.collectors.openai.responses import Entry, Spoken
-from paritas.records import TokenStatus, TopK
-from paritas.tokens import TokenHasher, as_logged, classify
+from paritas.records import TopK
+from paritas.tokens import SENTINEL_NATS, SLACK_NATS, TokenHasher, as_logged, classify
 
 __all__ = ["Columns", "Doubt", "columns_of", "itl_of"]
 
@@ -161,9 +161,8 @@ def _best(entry: Entry | None, top_k: int) -> list[tuple[int, float]]:
     """The best k of a list, each id once; sentinels and NaN are not in it."""
     if entry is None:
         return []
-    unique = {
-        token: value for token, value in entry.top if classify(np.array([value]))[0] == TokenStatus.VALID
-    }
+    # What `classify` calls valid; a call of numpy for each entry would hold up every stream of a proxy.
+    unique = {token: value for token, value in entry.top if SENTINEL_NATS < value <= SLACK_NATS}
     return sorted(unique.items(), key=lambda row: (-row[1], row[0]))[:top_k]
 
 

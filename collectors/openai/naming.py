@@ -61,7 +61,7 @@ def names_of(headers: Mapping[str, str], user: str = "") -> Names:
     told = _pairs(user.removeprefix(USER_PREFIX)) if user.startswith(USER_PREFIX) else {}
 
     def one(header: str, key: str) -> str:
-        return (headers.get(HEADER_PREFIX + header) or told.get(key, "")).strip()[:NAME_LIMIT]
+        return _name(headers.get(HEADER_PREFIX + header) or told.get(key, ""))
 
     return Names(
         run_id=one("run-id", "run"),
@@ -75,10 +75,17 @@ def names_of(headers: Mapping[str, str], user: str = "") -> Names:
 def _pairs(text: str) -> dict[str, str]:
     """Return NAME=VALUE pairs; what is none is passed over: a client is not refused for it."""
     parts = [part.partition("=") for part in text.split(",")]
-    named = {
-        name.strip()[:NAME_LIMIT]: value.strip()[:NAME_LIMIT] for name, _, value in parts if name.strip()
-    }
+    named = {_name(name): _name(value) for name, _, value in parts if _name(name)}
     return dict(list(named.items())[:ATTRIBUTE_LIMIT])
+
+
+def _name(text: str) -> str:
+    """Return a name as a trace holds it; empty for what UTF-8 cannot hold: Latin-1 in a header, half a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return ""
+    return text.strip()[:NAME_LIMIT]
 
 
 def is_in_share(key: str, share: float) -> bool:

@@ -36,7 +36,7 @@ class Unobserved(StrEnum):
     NOT_JSON = "not_json"
     NO_TOKEN_IDS = "no_token_ids"  # noqa: S105 -- this engine does not tell them here
     LOGITS = "logits"  # the engine reports logits, not log-probabilities
-    ECHO = "echo"  # asking would make the engine score the prompt
+    ECHO = "echo"  # asking would make the engine score the prompt, or leave it out of the answer
     BEAM_SEARCH = "beam_search"
     CONFLICT = "conflict"  # fields that do not go together: the engine shall say so
     PAUSED = "paused"  # the engine refused such a request a moment ago

@@ -29,5 +29,5 @@ async def _ask(session: aiohttp.ClientSession, url: str) -> Any:
             if answer.status != 200 or (answer.content_length or 0) > ANSWER_LIMIT_BYTES:
                 return None
             return await answer.json(content_type=None)
-    except (aiohttp.ClientError, TimeoutError, ValueError, OSError):
+    except (aiohttp.ClientError, TimeoutError, ValueError, OSError, RecursionError):
         return None

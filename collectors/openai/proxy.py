@@ -35,7 +35,7 @@ from paritas.collectors.openai.observation import Context, Observation
 from paritas.collectors.openai.plans import ROUTES, Plan, Route, Unobserved, without_observation
 from paritas.collectors.openai.probing import probe
 from paritas.collectors.openai.proxy_settings import ProxySettings
-from paritas.collectors.openai.requests import plan_of
+from paritas.collectors.openai.requests import plan_of, user_of
 from paritas.collectors.openai.tally import Outcome, ProxyFault, Tally, page
 from paritas.collectors.openai.watching import EventWatcher, Passing, WholeWatcher
 from paritas.tokens import TokenHasher
@@ -167,7 +167,8 @@ class Proxy:
 
     async def _handle_route(self, request: web.Request, route: Route) -> web.StreamResponse:
         body, is_whole = await read_at_most(request, self._settings.body_limit_bytes)
-        names = names_of({name.lower(): value for name, value in request.headers.items()})
+        user = user_of(body) if is_whole else ""
+        names = names_of({name.lower(): value for name, value in request.headers.items()}, user)
         fresh = os.urandom(16).hex()
         plan = (
             self._plan(route, body, request, names.sequence_id or request.headers.get("X-Request-Id", fresh))

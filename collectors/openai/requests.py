@@ -15,10 +15,11 @@ from typing import Any, NoReturn
 
 from paritas.collectors.openai.additions import Draft, count_in, drafted, sampling_params
 from paritas.collectors.openai.engines import Engine, EngineFacts
+from paritas.collectors.openai.naming import USER_PREFIX
 from paritas.collectors.openai.plans import PassedError, Plan, Route, Strip, Unobserved, without_observation
 from paritas.collectors.openai.sampling import sampling_of
 
-__all__ = ["plan_of"]
+__all__ = ["plan_of", "user_of"]
 
 
 def plan_of(route: Route, body: bytes, facts: EngineFacts, *, takes: bool, top_k: int = 0) -> Plan:
@@ -47,6 +48,23 @@ def plan_of(route: Route, body: bytes, facts: EngineFacts, *, takes: bool, top_k
         return _plan(route, body, asked, draft, facts)
     except PassedError as passed:
         return without_observation(route, body, passed.reason)
+
+
+def user_of(body: bytes) -> str:
+    """Return the ``user`` field of a request that may name its sequence there; empty for any other.
+
+    Examples
+    --------
+    >>> user_of(b'{"user": "paritas:sequence=s-41"}'), user_of(b'{"user": "me"}'), user_of(b"paritas: no JSON")
+    ('paritas:sequence=s-41', '', '')
+    """
+    if USER_PREFIX.encode() not in body:  # most requests: not worth a second reading
+        return ""
+    try:
+        user = _read(body).get("user")
+    except PassedError:
+        return ""
+    return user if isinstance(user, str) else ""
 
 
 def _read(body: bytes) -> dict[str, Any]:

@@ -81,7 +81,7 @@ class Spoken:
         if isinstance(meta, Mapping):
             self._read_meta(meta)
         elif isinstance(tuples := choice.get("output_token_logprobs"), list):
-            self.entries += _tuples(tuples, choice.get("output_top_logprobs"))
+            self.entries += _tuples(tuples, _listed(choice.get("output_top_logprobs")))
         else:
             self.entries += _entries(choice.get("logprobs"))
             self.is_wide |= _is_wide(choice.get("logprobs"))
@@ -101,13 +101,13 @@ class Spoken:
         self._arrived(now_ns)
 
     def _read_meta(self, meta: Mapping[str, Any]) -> None:
-        told = meta.get("output_token_logprobs")
-        fresh = _tuples(told, meta.get("output_top_logprobs")) if isinstance(told, list) else []
+        rows, tops = _listed(meta.get("output_token_logprobs")), _listed(meta.get("output_top_logprobs"))
         total = meta.get("completion_tokens")
-        if len(fresh) == total:
-            self.entries = fresh  # cumulative: each chunk repeats what came before
-        elif fresh:
-            self.entries += fresh
+        if len(rows) == total:  # cumulative: each chunk repeats what came before, which is read once
+            known = 0 if self.is_out_of_step or total < len(self.entries) else len(self.entries)
+            self.entries[known:] = _tuples(rows[known:], tops[known:])
+        elif rows:
+            self.entries += _tuples(rows, tops)
             self.is_out_of_step = isinstance(total, int) and len(self.entries) != total
         if isinstance(count := meta.get("prompt_tokens"), int):
             self.prompt_tokens = count
@@ -246,9 +246,12 @@ def _top_of(told: Any) -> tuple[tuple[int, float], ...]:
     return _known([(_text_id(text), _number(value)) for text, value in told.items()])
 
 
-def _tuples(told: Sequence[Any], tops: Any) -> list[Entry]:
+def _listed(told: Any) -> list[Any]:
+    return told if isinstance(told, list) else []
+
+
+def _tuples(told: Sequence[Any], tops: Sequence[Any]) -> list[Entry]:
     """SGLang's (log-probability, id, text) or LMDeploy's (log-probability, id)."""
-    tops = tops if isinstance(tops, list) else []
     return [_tuple_entry(one, _nth(tops, n)) for n, one in enumerate(told)]
 
 

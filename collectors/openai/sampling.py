@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from paritas.collectors.openai.engines import Engine, EngineFacts
@@ -54,6 +55,9 @@ def sampling_of(asked: Mapping[str, Any], facts: EngineFacts) -> Sampling:
     llama.cpp tells its defaults, and they are no neutral ones: temperature 0.8, top-k 40, top-p 0.95,
     min-p 0.05.  It truncates first and divides by the temperature then.
 
+    At temperature 0 vLLM reports the law of temperature 1, in either mode: the raw one unless
+    penalties, biases or masks act on it, and then nothing that has a name.
+
     Examples
     --------
     >>> from paritas.collectors.openai.engines import facts_of
@@ -67,7 +71,7 @@ def sampling_of(asked: Mapping[str, Any], facts: EngineFacts) -> Sampling:
         temperature = max(temperature, 0.0)  # below zero is greedy too
     if facts.engine is Engine.SGLANG and temperature is not None and temperature < SGLANG_GREEDY:
         temperature, top_k = 1.0, 1
-    return Sampling(
+    sampling = Sampling(
         temperature=temperature,
         top_p=_number(asked.get("top_p")),
         top_k=top_k,
@@ -75,6 +79,14 @@ def sampling_of(asked: Mapping[str, Any], facts: EngineFacts) -> Sampling:
         processors=_processors(asked),
         semantics=_semantics(asked, facts),
     )
+    return _greedy_of_vllm(sampling) if facts.engine is Engine.VLLM else sampling
+
+
+def _greedy_of_vllm(sampling: Sampling) -> Sampling:
+    if sampling.temperature != 0.0 or sampling.semantics is not LogprobSemantics.PROCESSED:
+        return sampling
+    law = LogprobSemantics.UNKNOWN if sampling.processors else LogprobSemantics.RAW
+    return replace(sampling, semantics=law)
 
 
 def _semantics(asked: Mapping[str, Any], facts: EngineFacts) -> LogprobSemantics:

@@ -8,7 +8,7 @@ from typing import Any
 __all__ = ["EventCutter", "data_of", "with_data"]
 
 DONE = b"[DONE]"
-EMPTY_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+EMPTY_LINE = re.compile(rb"\r\n\r\n|\n\r?\n|\r\r")
 # One event may hold the top-k of many tokens; beyond this it is no event but an attack.
 EVENT_LIMIT_BYTES = 16 << 20
 

@@ -6,7 +6,9 @@ from typing import Any
 
 from paritas.collectors.openai.plans import Strip
 
-__all__ = ["strip", "written"]
+__all__ = ["is_hollow", "strip", "written"]
+
+BOTH = {"logprobs", "token_ids"}
 
 
 def strip(answer: Any, rules: Strip) -> Any:
@@ -25,6 +27,26 @@ def strip(answer: Any, rules: Strip) -> Any:
                 _null(choice, rules.null_in_choice)
                 _drop(choice, rules.drop_in_choice)
     return answer
+
+
+def is_hollow(event: Any, rules: Strip) -> bool:
+    """Whether an event came for our additions alone.
+
+    Tokens that a parser of tools or reasoning holds back vLLM tells in an empty delta where log-probabilities
+    or ids are asked for, and else sends nothing (`chat_completion_stream_generator` of 0.32).
+
+    Examples
+    --------
+    >>> event = {"choices": [{"delta": {}, "logprobs": {}, "finish_reason": None}]}
+    >>> is_hollow(event, Strip(("logprobs", "token_ids"))), is_hollow(event, Strip(("token_ids",)))
+    (True, False)
+    """
+    if not BOTH.issubset(rules.null_in_choice) or not isinstance(event, dict):
+        return False
+    choices = list(_choices(event))
+    return bool(choices) and all(
+        one.get("delta") == {} and one.get("finish_reason") is None for one in choices
+    )
 
 
 def written(answer: Any) -> bytes:

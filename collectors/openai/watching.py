@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from paritas.collectors.openai.observation import Observation
 from paritas.collectors.openai.plans import Strip
 from paritas.collectors.openai.streams import EventCutter, data_of, with_data
-from paritas.collectors.openai.strip import strip, written
+from paritas.collectors.openai.strip import is_hollow, strip, written
 from paritas.collectors.openai.tally import ProxyFault, Tally
 
 __all__ = ["EventWatcher", "Passing", "WholeWatcher"]
@@ -77,6 +77,8 @@ class EventWatcher:
         self._reader.read(told)
         if not self._rules:
             return event
+        if is_hollow(told, self._rules):
+            return b""
         try:
             return with_data(event, written(strip(told, self._rules)))
         except (ValueError, TypeError, RecursionError):

@@ -64,7 +64,7 @@ def request_in_line(row: Mapping[str, Any]) -> Finished:
     told = row.get("request_parameters")
     try:
         parameters = json.loads(told) if isinstance(told, str) else told
-    except ValueError:
+    except (ValueError, RecursionError):
         parameters = None
     meta = {name: value for name, value in row.items() if name != "request_parameters"}
     return Finished(parameters if isinstance(parameters, Mapping) else {}, meta)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from paritas.clock import Clock, SystemClock
+from paritas.closing import Closing
 from paritas.collectors.emitter import Emitter
 from paritas.collectors.gpu_watch import GpuWatch, watch_for
 from paritas.collectors.settings import hasher_of, settings_from
@@ -71,7 +72,7 @@ class _UnderWay:
         return int(self.copies.tensors["token"].shape[0])
 
 
-class TorchCollector:
+class TorchCollector(Closing):
     """Shows training batches to an emitter; a context manager.  Closing twice is fine.
 
     Parameters
@@ -153,12 +154,6 @@ class TorchCollector:
     def restamp(self, stamp: Stamp) -> None:
         """Let later batches be of another kernel, law or version."""
         self._stamp = stamp
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def step(self, *, weights_version: str = "", weights_digest: str = "", model: Any = None) -> "Step":
         """Begin a step: ``with collector.step(weights_version="12", model=model) as step: step.observe(…)``.

@@ -8,7 +8,7 @@ from paritas.collectors.openai.engines import EngineFacts
 from paritas.collectors.openai.naming import Names, is_in_share
 from paritas.collectors.openai.sampling import sampling_of
 from paritas.collectors.vllm.account import Unobserved
-from paritas.records import LogprobSemantics, Sampling
+from paritas.records import Sampling
 
 __all__ = ["Asked", "Declared", "Identity", "asked_of", "identity_of", "names_in"]
 
@@ -119,20 +119,12 @@ def _is_since(version: str) -> bool:
 
 
 def law_of(params: Any, facts: EngineFacts) -> Sampling:
-    """Return how tokens are drawn, and what the reported numbers then mean.
-
-    At temperature 0 vLLM reports the law of temperature 1, in either mode: the raw one unless
-    penalties, biases or masks act on it, and then nothing that has a name.
-    """
+    """Return how tokens are drawn, and what the reported numbers then mean (`sampling_of`)."""
     told = {name: getattr(params, name, None) for name in ("temperature", "top_p", "top_k", "min_p")}
     laws = {name: _plain(getattr(params, name, None)) for name in LAWS}
     structured = getattr(params, "structured_outputs", None) or getattr(params, "guided_decoding", None)
     laws["structured_outputs"] = None if structured is None else str(structured)
-    sampling = sampling_of({**told, **laws}, facts)
-    if sampling.temperature == 0.0 and sampling.semantics is LogprobSemantics.PROCESSED:
-        law = LogprobSemantics.UNKNOWN if sampling.processors else LogprobSemantics.RAW
-        return replace(sampling, semantics=law)
-    return sampling
+    return sampling_of({**told, **laws}, facts)
 
 
 def _plain(told: Any) -> Any:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from emitter_scenes import PATIENT_S, QUICK, emitter_to, holds, trace
+from emitter_scenes import PATIENT, PATIENT_S, QUICK, emitter_to, holds, trace
 from hostile_peers import Peer, answering, closing, deaf, dripping
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
@@ -32,16 +32,16 @@ def answer(status, body=b""):
     ids=["closes", "deaf", "drips", "garbage", "status", "short", "chunks", "429", "500", "503"],
 )
 def test_what_never_succeeds_is_given_up(serve):
-    with Peer(serve) as peer, emitter_to(peer.path) as emitter:
+    with Peer(serve) as peer, emitter_to(peer.path, QUICK) as emitter:
         emitter.emit_many(map(trace, range(3)))
         assert emitter.flush(timeout_s=PATIENT_S)
         assert holds(emitter).dropped == {EmitterDrop.GAVE_UP: 3}
-        assert peer.met.is_set()
+        assert peer.met.wait(PATIENT_S)
 
 
 def test_a_full_socket_does_not_hold_the_thread():
     """Four megabytes do not fit the buffers of a socket nobody reads."""
-    with Peer(deaf) as peer, emitter_to(peer.path) as emitter:
+    with Peer(deaf) as peer, emitter_to(peer.path, QUICK) as emitter:
         emitter.emit(trace(1, tokens=300_000))
         assert emitter.flush(timeout_s=PATIENT_S)
         assert holds(emitter).dropped == {EmitterDrop.GAVE_UP: 1}
@@ -68,7 +68,7 @@ def test_one_bad_trace_does_not_take_its_neighbours_along():
             served.append(names)
             connection.sendall(answer(400 if "s1" in names else 200))
 
-    with Peer(serve) as peer, emitter_to(peer.path, replace(QUICK, linger_s=10.0)) as emitter:
+    with Peer(serve) as peer, emitter_to(peer.path, replace(PATIENT, linger_s=10.0)) as emitter:
         emitter.emit_many(map(trace, range(3)))
         assert emitter.flush(timeout_s=PATIENT_S)
         told = holds(emitter)
@@ -82,7 +82,7 @@ def test_a_partial_success_is_believed():
     body = said.SerializeToString()
     with (
         Peer(answering(answer(200, body))) as peer,
-        emitter_to(peer.path, replace(QUICK, linger_s=10.0)) as emitter,
+        emitter_to(peer.path, replace(PATIENT, linger_s=10.0)) as emitter,
     ):
         emitter.emit_many(map(trace, range(3)))
         assert emitter.flush(timeout_s=PATIENT_S)

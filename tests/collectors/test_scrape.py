@@ -90,7 +90,10 @@ def test_no_engine_is_no_error(text):
     assert (told.engine, told.running, told.ttft, dict(told.names)) == ("", None, None, {})
 
 
-@pytest.mark.parametrize("text", ["<html>no</html>", "vllm:num_requests_running{ 1", "a b c d\n"])
+BUCKET = line("vllm:time_to_first_token_seconds_bucket", 3, le="soon")
+
+
+@pytest.mark.parametrize("text", ["<html>no</html>", "vllm:num_requests_running{ 1", "a b c d\n", BUCKET])
 def test_another_text_is_one_clear_error(text):
     with pytest.raises(UsageError, match=r"^this is no text of Prometheus metrics: ") as error:
         engine_metrics(text)

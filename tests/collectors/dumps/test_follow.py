@@ -7,12 +7,23 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from dump_lines import encode, nemo_line, prime_line, raw_options, recorded_line, shown
+from dump_lines import (
+    encode,
+    nemo_line,
+    prime_line,
+    problems_in,
+    raw_options,
+    recorded_line,
+    shown,
+    traces_in,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paritas.clock import ManualClock
 from paritas.collectors.dumps import follow
+from paritas.collectors.dumps.lines import Line
+from paritas.collectors.dumps.problem import ProblemReason
 from paritas.collectors.dumps.tail import FileTail
 from paritas.errors import UsageError
 
@@ -143,6 +154,24 @@ def test_rotation_reads_the_old_file_to_its_end(path: Path) -> None:
     assert followed(path, rotate, create) == ["i a", "i b", "truncated_line", "file_replaced", "i c"]
 
 
+def test_times_go_on_where_a_file_is_cut_or_replaced(path: Path) -> None:
+    """A line without a time gets one by its number; one that went back would be late, and lost."""
+    path.write_bytes(line("a") + line("b"))
+
+    def cut() -> None:
+        path.write_bytes(line("c"))
+
+    def rotate() -> None:
+        path.rename(path.with_suffix(".1"))
+        path.write_bytes(b"no line\n" + line("d"))
+
+    clock, options = WriterClock(cut, rotate), raw_options(base_ns=100, step_ns=7)
+    items = list(follow(path, options, clock=clock, stop=threading.Event()))
+    times = {trace.sequence_id: trace.event_ns for trace in traces_in(items)}
+    assert times == {"a": 100, "b": 107, "c": 114, "d": 128}
+    assert [one.line for one in problems_in(items)] == [3, 2, 1]  # of the file that they are in
+
+
 def test_messages_of_truncation_and_rotation(path: Path) -> None:
     path.write_bytes(b"one\ntwo\n")
     with FileTail(path, limit_bytes=100) as tail:
@@ -157,6 +186,23 @@ def test_messages_of_truncation_and_rotation(path: Path) -> None:
         assert problem.render() == f"{path}:1: the file was replaced; the new one is read"
         assert (new.number, new.content) == (1, b"new")
     tail.close()
+
+
+def test_what_was_added_just_before_a_rotation_is_read(path: Path) -> None:
+    class Busy(FileTail):
+        """Its writer adds a line and rotates after the end was read, before the name is looked at."""
+
+        def _is_replaced(self) -> bool:
+            with path.open("ab") as file:
+                file.write(b"two\n")
+            path.rename(path.with_suffix(".1"))
+            path.write_bytes(b"three\n")
+            return super()._is_replaced()
+
+    path.write_bytes(b"one\n")
+    with Busy(path, limit_bytes=100) as tail:
+        told = [item.content if isinstance(item, Line) else item.reason for item in tail.poll()]
+    assert told == [b"one", b"two", ProblemReason.FILE_REPLACED, b"three"]
 
 
 def test_usage_errors(tmp_path: Path, path: Path) -> None:

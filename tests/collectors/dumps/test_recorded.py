@@ -56,6 +56,19 @@ def test_times_follow_the_line_even_past_bad_ones(path: Path) -> None:
     assert [trace.event_ns for trace in traces_in(items)] == [100, 114]
 
 
+@pytest.mark.parametrize("stamp", [1e300, -1e300, 1e12, -1.0])
+def test_a_time_that_cannot_be_is_one_clear_problem(path: Path, stamp: float) -> None:
+    (problem,) = read(path, recorded_line(timestamp=stamp))
+    assert problem.render() == f"{path}:1: the time of the line is out of range\n  hint: Unix time is meant"
+
+
+def test_numbers_beyond_float32_make_no_noise(path: Path) -> None:
+    """Warnings of numpy would be errors here."""
+    columns = {name: [1e300, 0.0, 0.0] for name in ("tv", "oscillation", "flip", "confidence_gap")}
+    (trace,) = read(path, recorded_line(exact=columns))
+    assert trace.exact.tv.tolist() == [np.inf, 0.0, 0.0]
+
+
 def test_declared_semantics_only_where_the_file_is_silent(path: Path) -> None:
     declared = {Role.TRAIN: LogprobSemantics.RAW, Role.INFERENCE: LogprobSemantics.TEMPERATURE_ONLY}
     silent = {name: value for name, value in recorded_line().items() if name != "logprobs_mode"}

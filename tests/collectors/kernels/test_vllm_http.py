@@ -6,6 +6,7 @@ import socket
 import numpy as np
 import pytest
 from engine_answers import recorded, told
+from odd_servers import NO_HTTP, speaking
 from replayed_vllm import COMPLETIONS, replayed_vllm
 
 from paritas.collectors.kernels import Ask, open_sampler, parse_spec
@@ -95,6 +96,14 @@ def test_nobody_is_there():
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         found = failing(lambda: opened(url))
     assert found == (f"{url}: no answer: Connection refused", "is the server up? vllm serve MODEL")
+
+
+@pytest.mark.parametrize("words", NO_HTTP, ids=["other", "broken"])
+def test_something_else_is_there(words):
+    with speaking(words) as url:
+        found = failing(lambda: opened(url))
+    told = f"{url}: no answer: what answers there does not speak HTTP, or broke off"
+    assert found == (told, "is the server up? vllm serve MODEL")
 
 
 def test_no_address():

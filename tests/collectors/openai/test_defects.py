@@ -289,7 +289,7 @@ def test_echo_leaves_the_prompt_out():
         "top_logprobs": [None, None, None],
     }
     choice = {"index": 0, "text": "pqa", "finish_reason": "stop", "token_ids": [7], "logprobs": lists}
-    asked = {"echo": True, "logprobs": 1}
+    asked = {"echo": True, "logprobs": 1, "return_token_ids": True}
     (trace,) = seen_in([{"id": "e", "choices": [choice]}], Route.COMPLETIONS, asked=asked).traces
     assert trace.logprob.tolist() == [-0.5]
 

@@ -29,6 +29,14 @@ def test_events_joined_are_the_stream(parts, size):
     assert b"".join([*out, cutter.rest()]) == content
 
 
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\r\r", b"\n\r\n", b"\r\n\n"])
+def test_an_event_ends_where_a_line_is_empty_however_lines_end(end):
+    event = b'data: {"a": 1}' + end
+    cutter = EventCutter()
+    cut = [one for at in range(3 * len(event)) for one in cutter.feed((event * 3)[at : at + 1])]
+    assert (cut, cutter.rest()) == ([event] * 3, b"")
+
+
 @pytest.mark.parametrize(
     ("event", "data"),
     [

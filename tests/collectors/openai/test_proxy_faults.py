@@ -17,7 +17,7 @@ from hostile_peers import Peer, answering, closing, deaf
 from proxy_scenes import PATIENT_S, playing, replay, scene
 
 from paritas.clock import ManualClock
-from paritas.collectors.openai import Strip, strip
+from paritas.collectors.openai import Engine, Strip, strip
 from paritas.collectors.openai.streams import EventCutter
 from paritas.collectors.openai.tally import Outcome, ProxyFault
 
@@ -170,6 +170,7 @@ def test_a_broken_agent_changes_no_answer(peer):
                 s.proxy._emitter = emitter
                 for _ in range(5):
                     assert (await s.post(COMPLETIONS, {}))[0] == 200
+                await s.stopped()
                 emitter.close(timeout_s=0.0)
                 assert holds(emitter).accepted == 5
 
@@ -240,6 +241,19 @@ def test_one_late_probe_changes_no_kernel():
             told_once["/version"] = {"version": "0.33.0"}
             await s.proxy.look()
             assert s.proxy.facts.version == "0.33.0"
+
+    playing(steps())
+
+
+def test_a_probe_that_no_parser_follows_ends_no_looking():
+    async def answer(request, _):
+        if request.path == "/version":
+            return web.json_response({"version": "0.32.0"})
+        return web.Response(body=b"[" * 100_000, content_type="application/json")
+
+    async def steps():
+        async with scene(answer, engine=None) as s:
+            assert (s.proxy.facts.engine, s.proxy.facts.version) == (Engine.VLLM, "0.32.0")
 
     playing(steps())
 

@@ -136,7 +136,7 @@ def test_whether_several_choices_may_come(asked, is_many):
 
 
 def test_the_rest_of_a_plan():
-    found = plan(Route.COMPLETIONS, {"stream": True, "echo": True, "logprobs": 4, "user": "u"})
+    found = plan(Route.COMPLETIONS, {"stream": True, "echo": True, "logprobs": 4, "user": "u", **IDS})
     assert (found.is_stream, found.echo, found.top_k, found.user) == (True, True, 4, "u")
     assert plan(Route.CHAT, {"logprobs": True, "top_logprobs": 4}).top_k == 3  # the sampled one took a place
     assert plan(Route.GENERATE, {"return_logprob": True, "top_logprobs_num": 2}, SGLANG).top_k == 2

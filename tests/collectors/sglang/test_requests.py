@@ -116,7 +116,7 @@ def test_a_line_of_the_log():
     assert trace.sampling.temperature == 0.6
 
 
-@pytest.mark.parametrize("told", [None, "{", 7, "[1]"])
+@pytest.mark.parametrize("told", [None, "{", 7, "[1]", "[" * 100_000], ids=lambda told: str(told)[:9])
 def test_parameters_that_are_none_are_not_told(told):
     finished = request_in_line({"request_parameters": told, **meta()})
     trace, _ = trace_of_request(finished, SOURCE)
