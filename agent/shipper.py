@@ -208,10 +208,16 @@ class Shipper:
             self._failures, self._error = 0, None
             return Pause(Wait.NOTHING)
         self._failures = 1 if shipped.acknowledged else self._failures + 1
-        self._error = shipped.error
+        self._complain(shipped.error)
         if not isinstance(shipped.error, TransientError):
             self.let_go()  # whatever a person changes, it is opened afresh
         return Pause(Wait.TIME, delay_s(self._settings.backoff, self._failures, random=self._random))
+
+    def _complain(self, error: ParitasError | None) -> None:
+        """Say why records wait, once for each reason: the health page tells its kind only."""
+        if error is not None and str(error) != str(self._error):
+            log.warning("Shipping waits.", extra={"error": str(error)})
+        self._error = error
 
     def let_go(self) -> None:
         """Close the destination; it is opened again when something is to be sent."""

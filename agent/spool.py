@@ -258,13 +258,21 @@ class Spool:
         """Move what waits in memory to the disk, which was refusing; TransientError if it still does."""
         self._open_streams()
         assert self._bulk is not None, "opened above"
-        while (record := self._memory.first()) is not None:
-            with self._lock:
-                self._bulk.append(packed(record))
-                self._memory.move_first()
+        while self._move_first(self._bulk):
+            pass
         self._bulk.flush()
         with self._lock:
             self._is_memory_only = self._memory.first() is not None
+
+    def _move_first(self, bulk: Stream) -> bool:
+        """Move the oldest record; False if none is left.  Under the lock: a full memory gives up its oldest."""
+        with self._lock:
+            record = self._memory.first()
+            if record is None:
+                return False
+            bulk.append(packed(record))
+            self._memory.move_first()
+            return True
 
     def _give_up_reserve(self) -> None:
         with suppress(OSError):
@@ -293,7 +301,7 @@ class Spool:
             return False
         try:
             self._own.append(packed(record))
-        except TransientError:
+        except (TransientError, OSError):  # also a process without free descriptors
             self.degrade()
             return False
         self.arrived.set()

@@ -59,6 +59,11 @@ class ActiveSegment:
         """Return a second descriptor, so that it can be synced while this one is closed."""
         return os.dup(self._fd)
 
+    def detach(self) -> int:
+        """Return the descriptor, for the caller to close; nothing may be appended any more."""
+        fd, self._fd = self._fd, -1
+        return fd
+
     def close(self) -> None:
         """Close without syncing; twice is fine."""
         if self._fd >= 0:

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Self
 
 from crc32c import crc32c
 
@@ -38,6 +37,7 @@ from paritas.agent.eventlog.settings import LogSettings, SegmentLimits, SyncMode
 from paritas.agent.eventlog.sync import GroupSync
 from paritas.agent.eventlog.writer import SegmentWriter
 from paritas.clock import Clock
+from paritas.closing import Closing
 from paritas.errors import RecordError, UsageError
 from paritas.wire import WireRecord
 
@@ -60,7 +60,7 @@ def partition_of(key: bytes, partitions: int) -> int:
     return checksum % partitions
 
 
-class EmbeddedReader:
+class EmbeddedReader(Closing):
     """Reads a log of this or another process; writes nothing and takes no lock.
 
     Not to be shared between threads.
@@ -130,12 +130,6 @@ class EmbeddedReader:
         for reader in self._readers:
             reader.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 def _batch(partition: int, frames: Frames) -> Batch:
     stored: list[Stored] = []
@@ -150,7 +144,7 @@ def _batch(partition: int, frames: Frames) -> Batch:
     return Batch(tuple(stored), frames.next_seq, dict(skipped))
 
 
-class EmbeddedLog:
+class EmbeddedLog(Closing):
     """The log's one writer; it reads too.  Threads may share `append` and `flush_appends`, one may read.
 
     Parameters
@@ -262,9 +256,3 @@ class EmbeddedLog:
     def close(self) -> None:
         """Sync (unless the mode is ``none``) and close; twice is fine."""
         self._stack.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

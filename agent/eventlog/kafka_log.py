@@ -1,20 +1,20 @@
 """The event log on Apache Kafka: one topic, the same contract as the embedded one."""
 
 from collections.abc import Mapping
-from typing import Self
 
 from paritas.agent.eventlog.kafka_producing import Producing
 from paritas.agent.eventlog.kafka_reader import KafkaReader
 from paritas.agent.eventlog.kafka_settings import KafkaSettings
 from paritas.agent.eventlog.records import Batch, Position
 from paritas.clock import Clock
+from paritas.closing import Closing
 from paritas.errors import TransientError
 from paritas.wire import WireRecord
 
 __all__ = ["KafkaLog"]
 
 
-class KafkaLog:
+class KafkaLog(Closing):
     """A topic that is read and appended to; threads may share `append`, one may read.
 
     An append returns when all in-sync replicas have the record: exact, and one round trip each.  Who
@@ -83,9 +83,3 @@ class KafkaLog:
         """Disconnect; twice is fine."""
         self._producing.close(timeout_s=self._settings.request_timeout_s)
         self._reader.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -3,7 +3,7 @@
 import sys
 import threading
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 from paritas.agent.eventlog.kafka_client import open_consumer, topic_partition
 from paritas.agent.eventlog.kafka_errors import is_corrupt, is_out_of_range, translated
@@ -12,6 +12,7 @@ from paritas.agent.eventlog.kafka_settings import KafkaSettings
 from paritas.agent.eventlog.kafka_topic import describe_topic
 from paritas.agent.eventlog.records import Batch, SkipReason
 from paritas.clock import Clock
+from paritas.closing import Closing
 from paritas.errors import TransientError, UsageError
 
 __all__ = ["KafkaReader"]
@@ -22,7 +23,7 @@ WAITING_LIMIT_BYTES = 64 * 1024 * 1024
 NS_PER_S = 1_000_000_000
 
 
-class KafkaReader:
+class KafkaReader(Closing):
     """Reads one topic from positions that the caller keeps; joins no consumer group.
 
     Transactions that were aborted are not given; their offsets, and those of transaction markers, are
@@ -206,9 +207,3 @@ class KafkaReader:
         if not self._closed.is_set():
             self._closed.set()
             self._consumer.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

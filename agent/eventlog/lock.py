@@ -3,14 +3,14 @@
 import fcntl
 import os
 from pathlib import Path
-from typing import Self
 
+from paritas.closing import Closing
 from paritas.errors import UsageError
 
 __all__ = ["WriterLock"]
 
 
-class WriterLock:
+class WriterLock(Closing):
     """An exclusive lock on a directory; the operating system frees it, also after ``kill -9``.
 
     Parameters
@@ -43,9 +43,3 @@ class WriterLock:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

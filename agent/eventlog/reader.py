@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 
 from paritas.agent.eventlog.frames import Frame, Scan
 from paritas.agent.eventlog.records import SkipReason
 from paritas.agent.eventlog.segments import Segment, SegmentScanner, list_segments
+from paritas.closing import Closing
 
 __all__ = ["Frames", "SegmentReader"]
 
@@ -69,7 +69,7 @@ class _Gathering:
         return Frames(tuple(self._frames), self.seq, dict(self._skipped))
 
 
-class SegmentReader:
+class SegmentReader(Closing):
     """Reads by number; asked for numbers in order it goes on where it stood.
 
     A frame at the end that is not whole is "not yet"; the same frame in a segment that has a
@@ -182,12 +182,6 @@ class SegmentReader:
         """Close the files; twice is fine."""
         self._close_here()
         self._close_tail()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _is_right(scanner: SegmentScanner, segments: list[Segment], seq: int) -> bool:

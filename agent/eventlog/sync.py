@@ -18,7 +18,7 @@ class GroupSync:
     Parameters
     ----------
     flush : callable
-        Makes everything appended so far durable; may raise TransientError.
+        Makes everything appended so far durable; may raise TransientError or OSError.
     interval_s : float
         Longest time between two calls, seconds.
     clock : Clock
@@ -43,7 +43,7 @@ class GroupSync:
             self._wake.clear()
             try:
                 self._flush()
-            except TransientError:
+            except (TransientError, OSError):  # OSError: a process without free descriptors
                 self.failures += 1
 
     def wake(self) -> None:

@@ -161,9 +161,10 @@ class SegmentWriter:
 
     def _roll(self) -> None:
         old, self._active = self._active, self._create()
-        if self._settings.sync is not SyncMode.NONE:
-            self._rolled.append(old.duplicate())
-        old.close()
+        if self._settings.sync is SyncMode.NONE:
+            old.close()
+        else:
+            self._rolled.append(old.detach())
         if len(self._rolled) > MAX_ROLLED_FILES:
             sync_and_close([self._rolled.pop(0)], old.path)
 
@@ -221,9 +222,10 @@ class SegmentWriter:
         """
         with self._sync_lock:
             with self._lock:
-                waiting, self._rolled = self._rolled, []
-                if self._unsynced_bytes and not self._closed:
-                    waiting.append(self._active.duplicate())
+                is_behind = self._unsynced_bytes and not self._closed
+                # It may fail, so before anything changes.
+                active = [self._active.duplicate()] if is_behind else []
+                waiting, self._rolled = [*self._rolled, *active], []
                 self._unsynced_bytes = 0
             sync_and_close(waiting, self._directory)
 

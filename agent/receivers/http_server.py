@@ -92,6 +92,14 @@ class _Server(ThreadingMixIn, BaseServer):
             return _refuse(request, HTTPStatus.SERVICE_UNAVAILABLE, "too many connections\n")
         return True
 
+    def process_request(self, request: object, client_address: object) -> None:
+        """Start the thread of one connection; where none is to be had, the connection is closed."""
+        try:
+            super().process_request(request, client_address)  # type: ignore[arg-type]  # a socket, as above
+        except RuntimeError:
+            self._slots.release()
+            raise
+
     def process_request_thread(self, request: object, client_address: object) -> None:
         """Serve one connection on its own thread."""
         try:

@@ -62,13 +62,18 @@ def listen_tcp(listen: str) -> socket.socket:
     host, port = host_port(listen)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
+        host.encode("idna")  # for a name that is none the library would leave its socket open
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise UsageError(
             f"{listen}: cannot listen: {_reason(error)}", hint="choose another port; 0 picks a free one"
         ) from error
 
 
-def _reason(error: OSError) -> str:
-    """What the system calls it; the library's own text repeats the address."""
-    return os.strerror(error.errno) if error.errno else str(error)
+def _reason(error: OSError | UnicodeError) -> str:
+    """What the system calls it; the library's own text repeats the address.  Its own numbers are below zero."""
+    if isinstance(error, UnicodeError):
+        return "not the name of a host"
+    if error.errno and error.errno > 0:
+        return os.strerror(error.errno)
+    return (error.strerror or str(error)).partition(" (while")[0]

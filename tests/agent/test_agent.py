@@ -38,7 +38,7 @@ def config(path, **changes):
         ReceiverSettings(unix_path=path / "s"),
         ShippingSettings(backoff=Backoff(0.01, 0.05)),
         HealthSettings("127.0.0.1:0", stall_s=0.2, report_s=0.0),
-        grace_s=5.0,
+        grace_s=60.0,
     )
     return replace(told, **changes)
 

@@ -19,7 +19,7 @@ def configured(path, **changes):
     (path / "agent.yaml").write_text(
         f"name: {told['name']}\nspool: {{path: {path}/spool}}\nreceivers: {{unix: {{path: {path}/s}}}}\n"
         f"destination: {{embedded: {{path: {told['log']}, partitions: 1}}}}\n"
-        f"health: {{listen: '{told['listen']}', report: 0s}}\ngrace: 5s\n"
+        f"health: {{listen: '{told['listen']}', report: 0s}}\ngrace: 60s\n"
     )
     return path / "agent.yaml"
 

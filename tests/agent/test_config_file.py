@@ -149,6 +149,14 @@ grace: 3s
         ),
         (
             "/var/spool/paritas",
+            "/s, limit_bytes: 1GiB",
+            (
+                "[config] agent.yaml:2:32: spool.limit_bytes: expected a whole number, got text '1GiB'\n"
+                "  hint: in bytes: write 1073741824"
+            ),
+        ),
+        (
+            "/var/spool/paritas",
             "/s, limit_bytes: 10000",
             (
                 "[config] agent.yaml:2:8: spool: a limit of 10000 bytes is less than two segments of 33554432\n"

@@ -63,6 +63,18 @@ def test_records_arrive_in_order_stamped_and_are_counted(scene):
     assert (told.delivered, told.queued) == (10, 0)
 
 
+def test_why_records_wait_is_said_once_for_each_reason(scene, caplog):
+    scene.append(0)
+    for failing in (DOWN, DOWN, UsageError("/nope: no such file", hint="name it"), DOWN, None, DOWN):
+        scene.place.failing = failing
+        scene.append(1)
+        scene.clock.advance(seconds=scene.run().seconds)
+    said = [(line.message, line.error) for line in caplog.records]
+    assert said == [
+        ("Shipping waits.", str(e)) for e in (DOWN, UsageError("/nope: no such file"), DOWN, DOWN)
+    ]
+
+
 def test_a_failure_is_tried_again_after_a_growing_wait_and_never_given_up(scene):
     scene.append(0)
     scene.place.failing = DOWN

@@ -14,7 +14,7 @@ from system.otel_parts import wait_until
 
 from deploy import containers_setup
 
-DEADLINE_S = 45
+DEADLINE_S = 90
 # cgroups of this process, and a limit on files that the machine allows; neither is a right the chart lacks.
 PODMAN = ("podman", "--runtime", "runc", "--cgroup-manager", "cgroupfs")
 # What the chart says of every container of ours: securityContext, and /tmp as its only writable place beside volumes.

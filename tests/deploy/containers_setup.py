@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from system.flink_setup import SetupError
+from part_setup import SetupError, set_up, speaker
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("PARITAS_CACHE") or ROOT / ".cache").absolute() / "deploy"
@@ -45,6 +45,8 @@ driver = "overlay"
 graphroot = "{home}/store"
 runroot = "{home}/run"
 """
+
+say = speaker("containers")
 
 
 def missing_tool():
@@ -125,11 +127,6 @@ def has_image(name: str) -> bool:
     return done.returncode == 0
 
 
-def say(text):
-    sys.stderr.write(f"containers: {text}\n")
-    sys.stderr.flush()
-
-
 @cache
 def _content():
     digest = hashlib.sha256(RECIPE.encode())
@@ -175,14 +172,7 @@ def _forget_others(target, tag):
 
 
 def main():
-    reason = missing_tool()
-    try:
-        if reason is None:
-            fetch()
-    except SetupError as error:
-        reason = str(error)
-    say(reason or f"ready: {', '.join(image(target) for target in TARGETS)}")
-    return 1 if reason else 0
+    return set_up(missing_tool, fetch, say=say, ready=lambda: ", ".join(image(target) for target in TARGETS))
 
 
 if __name__ == "__main__":

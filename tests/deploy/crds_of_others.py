@@ -9,7 +9,6 @@ Run: python tests/deploy/crds_of_others.py
 import fcntl
 import json
 import shutil
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -18,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import yaml
 from deploy.helm_setup import CACHE
+from part_setup import run_step, set_up, speaker
 from system import flink_setup
 
 CRDS = CACHE / "crds"
@@ -34,6 +34,8 @@ FLINK_SHA256 = "b1f44814e17514fa8395c61b329a3ee9087123a5bda5b21fe1a495d5182c30b6
 FLINK_CRD = "META-INF/fabric8/flinkdeployments.flink.apache.org-v1.yml"
 NAMES = [*(Path(path).name for paths in MODULES.values() for path in paths), Path(FLINK_CRD).name]
 STEP_S = 300
+
+say = speaker("definitions")
 
 
 def missing_tool():
@@ -75,23 +77,19 @@ def crds():
     return found
 
 
-def say(text):
-    sys.stderr.write(f"definitions: {text}\n")
-    sys.stderr.flush()
-
-
 def _are_there():
     return all((CRDS / name).exists() for name in NAMES)
 
 
 def _from_module(module, paths):
     """A module's folder, as Go keeps it."""
-    try:
-        asked = ["go", "mod", "download", "-json", module]
-        done = subprocess.run(asked, capture_output=True, text=True, timeout=STEP_S, check=True, cwd=CRDS)
-    except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
-        raise flink_setup.SetupError(f"{module} cannot be had: is the network up?") from error
-    folder = Path(json.loads(done.stdout)["Dir"])
+    told = run_step(
+        ["go", "mod", "download", "-json", module],
+        what=f"{module} (is the network up?)",
+        limit_s=STEP_S,
+        cwd=CRDS,
+    )
+    folder = Path(json.loads(told)["Dir"])
     for path in paths:
         shutil.copyfile(folder / path, CRDS / Path(path).name)
 
@@ -103,14 +101,7 @@ def _from_jar():
 
 
 def main():
-    reason = missing_tool()
-    try:
-        if reason is None:
-            fetch()
-    except flink_setup.SetupError as error:
-        reason = str(error)
-    say(reason or f"ready: {CRDS}")
-    return 1 if reason else 0
+    return set_up(missing_tool, fetch, say=say, ready=lambda: CRDS)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,12 @@ import fcntl
 import hashlib
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from system.flink_setup import SetupError
+from part_setup import run_step, set_up, speaker
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(__file__).parent / "grafana_schema"
@@ -24,6 +23,8 @@ FILES = tuple(SOURCE / name for name in ("go.mod", "go.sum", "main.go"))
 RECIPE = hashlib.sha256(b"".join(path.read_bytes() for path in FILES)).hexdigest()[:12]
 CHECKER = CACHE / f"grafana-schema-{RECIPE}"
 STEP_S = 600
+
+say = speaker("grafana")
 
 
 def missing_tool():
@@ -40,34 +41,15 @@ def fetch():
         fcntl.flock(lock, fcntl.LOCK_EX)
         if CHECKER.exists():
             return
-        sys.stderr.write("deploy: building the checker of dashboards (a minute on two cores, once)\n")
+        say("building the checker of dashboards (a minute on two cores, once)")
         part = CHECKER.with_suffix(".part")
-        try:
-            subprocess.run(
-                ["go", "build", "-trimpath", "-o", part, "."],
-                cwd=SOURCE,
-                check=True,
-                capture_output=True,
-                text=True,
-                timeout=STEP_S,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise SetupError(f"the checker of dashboards was not built within {STEP_S} s") from error
-        except subprocess.CalledProcessError as error:
-            last = " ".join(error.stderr.split()[-40:]) or "it said nothing"
-            raise SetupError(f"the checker of dashboards cannot be built: {last}") from error
+        build = ["go", "build", "-trimpath", "-o", part, "."]
+        run_step(build, what="the checker of dashboards", limit_s=STEP_S, cwd=SOURCE)
         part.replace(CHECKER)
 
 
 def main():
-    reason = missing_tool()
-    try:
-        if reason is None:
-            fetch()
-    except SetupError as error:
-        reason = str(error)
-    sys.stderr.write(f"grafana: {reason or f'ready: {CHECKER}'}\n")
-    return 1 if reason else 0
+    return set_up(missing_tool, fetch, say=say, ready=lambda: CHECKER)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from system.flink_setup import SetupError
+from part_setup import run_step, set_up, speaker
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("PARITAS_CACHE") or ROOT / ".cache").absolute() / "deploy"
@@ -29,6 +29,8 @@ RECIPE = hashlib.sha256(f"{MODULE}{LINK}".encode()).hexdigest()[:12]
 HELM = CACHE / f"helm-{VERSION}-{RECIPE}"
 CHART = ROOT / "deploy/helm/paritas"
 BUILD_S, RENDER_S = 900, 60
+
+say = speaker("helm")
 
 
 class HelmError(Exception):
@@ -83,11 +85,6 @@ def render(
     return [thing for thing in yaml.safe_load_all(render_text(values, kube, namespace=namespace)) if thing]
 
 
-def say(text: str) -> None:
-    sys.stderr.write(f"helm: {text}\n")
-    sys.stderr.flush()
-
-
 def _files(values: Iterable[Path | Mapping[str, Any]], folder: Path) -> Iterable[Path]:
     for number, given in enumerate(values):
         if isinstance(given, Path):
@@ -104,24 +101,13 @@ def _build() -> None:
     shutil.rmtree(folder, ignore_errors=True)
     command = ["go", "install", "-ldflags", LINK, MODULE]
     environment = {**os.environ, "GOBIN": str(folder)}
-    try:
-        subprocess.run(command, check=True, capture_output=True, text=True, timeout=BUILD_S, env=environment)
-    except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
-        last = " ".join((error.stderr or f"not there after {BUILD_S} s").split()[-40:])
-        raise SetupError(f"Helm {VERSION} cannot be built: {last}") from error
+    run_step(command, what=f"Helm {VERSION}", limit_s=BUILD_S, env=environment)
     (folder / "helm").replace(HELM)
     shutil.rmtree(folder)
 
 
 def main() -> int:
-    reason = missing_tool()
-    try:
-        if reason is None:
-            fetch()
-    except SetupError as error:
-        reason = str(error)
-    say(reason or f"ready: {HELM}")
-    return 1 if reason else 0
+    return set_up(missing_tool, fetch, say=say, ready=lambda: HELM)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """`paritas operator` as a process beside a real API server, and the contracts of one namespace as people see them."""
 
 import os
+import ssl
 import urllib.error
 import urllib.request
 from contextlib import suppress
@@ -8,9 +9,10 @@ from http import HTTPStatus
 from pathlib import Path
 
 import yaml
+from free_ports import free_port
 from system.control_process import Command
-from system.kubernetes_api import MERGE, RefusedError
-from system.otel_parts import free_port, wait_until
+from system.kubernetes_api import ADMIN, MERGE, REQUEST_S, RefusedError
+from system.otel_parts import wait_until
 
 from paritas.contracts.cluster.objects import object_of
 
@@ -46,8 +48,11 @@ def _is_established(api):
     conditions = api.call("GET", DEFINITION).get("status", {}).get("conditions") or ()
     if not any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
         return False
-    with suppress(RefusedError):  # its paths open a moment later
-        return "items" in api.call("GET", f"{GROUP}/kernelcontracts")
+    with suppress(
+        RefusedError
+    ):  # its paths open a moment later, and that they are there is told by another part
+        kinds = {found["kind"] for found in api.call("GET", GROUP)["resources"]}
+        return "KernelContract" in kinds and "items" in api.call("GET", f"{GROUP}/kernelcontracts")
     return False
 
 
@@ -109,6 +114,24 @@ class Contracts:
     def change(self, name, **body):
         """Change an object however wrong that makes it for the loader."""
         return self.api.call("PATCH", f"{self.path}/{name}", body, content_type=MERGE)
+
+    def change_by_text(self, name, text):
+        """Change an object by a text that Python itself may not be able to read or write."""
+        self._ask(name, method="PATCH", data=text.encode(), headers={"content-type": MERGE})
+
+    def text(self, name):
+        """Return an object as the API server writes it."""
+        return self._ask(name)
+
+    def _ask(self, name, *, headers=(), **how):
+        url, told = (
+            f"{self.api.server}{self.path}/{name}",
+            {"authorization": f"Bearer {ADMIN}", **dict(headers)},
+        )
+        request = urllib.request.Request(url, headers=told, **how)
+        trusting = ssl.create_default_context(cafile=self.api.ca_file)
+        with urllib.request.urlopen(request, timeout=REQUEST_S, context=trusting) as answer:
+            return answer.read().decode()
 
     def get(self, name="rollout"):
         return self.api.call("GET", f"{self.path}/{name}")

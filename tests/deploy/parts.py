@@ -14,7 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from system.flink_setup import SetupError
+import part_setup
+from part_setup import SetupError
 
 __all__ = ["main", "why_not"]
 
@@ -32,26 +33,13 @@ PARTS: Mapping[str, str] = {
 def why_not(name: str) -> str | None:
     """Get a part; return why it cannot be had here, or None."""
     part = importlib.import_module(PARTS[name])
-    if reason := part.missing_tool():
-        return reason
-    try:
-        part.fetch()
-    except (
-        SetupError,
-        subprocess.CalledProcessError,
-        OSError,
-    ) as error:  # a cache that cannot be written, too
-        return str(error)
-    return None
+    errors = (SetupError, subprocess.CalledProcessError, OSError)  # a cache that cannot be written, too
+    return part_setup.why_not(part.missing_tool, part.fetch, errors=errors)
 
 
 def main(names: list[str]) -> int:
     """Get every named part that can be had; return 0."""
-    for name in names or list(PARTS):
-        reason = why_not(name)
-        sys.stdout.write(f"{name}: {f'not to be had here: {reason}' if reason else 'ready'}\n")
-        sys.stdout.flush()
-    return 0
+    return part_setup.set_up_all(names or list(PARTS), why_not)
 
 
 if __name__ == "__main__":

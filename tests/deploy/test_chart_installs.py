@@ -8,9 +8,11 @@ import threading
 import zlib
 
 import pytest
+import yaml
 from deploy.chart_cases import CASES, containers, pod_of, rendered, workloads
 from deploy.crds_of_others import crds
 from deploy.helm_setup import CHART, HelmError, helm
+from deploy.odd_values import ODD
 from deploy.parts import why_not
 from system.kubernetes_api import MERGE, KubernetesApi, RefusedError
 from system.otel_parts import wait_until
@@ -87,6 +89,23 @@ def test_it_installs_and_its_pods_are_admitted(release, case):
             "POST", f"/api/v1/namespaces/{release.namespace}/pods?dryRun=All", pod_alone(thing)
         )
         assert len(admitted["spec"]["containers"]) == len(containers(thing))
+
+
+def test_names_of_digits_and_flags_are_names(release, tmp_path):
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(ODD))
+    for name in ("123", "no", "off"):
+        release.api.namespace(name)
+    release.install(file)
+    detector = release.get("statefulsets", "demo-paritas-detect-on", "apis/apps/v1")
+    admitted = release.api.call(
+        "POST", f"/api/v1/namespaces/{release.namespace}/pods?dryRun=All", pod_alone(detector)
+    )
+    assert admitted["metadata"]["labels"]["paritas.dev/contract"] == "on"
+    bound = release.api.call(
+        "GET", "/apis/rbac.authorization.k8s.io/v1/namespaces/no/rolebindings/demo-paritas-label-driver"
+    )
+    assert bound["subjects"] == [{"kind": "ServiceAccount", "name": "9", "namespace": release.namespace}]
 
 
 def test_a_release_goes_from_each_values_file_to_the_next(release):

@@ -12,7 +12,8 @@ import pytest
 from cryptography.x509 import DNSName, SubjectAlternativeName, load_pem_x509_certificate
 from deploy.chart_cases import containers, named, rendered
 from deploy.parts import why_not
-from system.otel_parts import free_port, running, wait_until
+from free_ports import free_port
+from system.otel_parts import running, wait_until
 
 from paritas.contracts.model import Operator, Requirement
 from paritas.controller.client import EscalationClient

@@ -23,7 +23,10 @@ pytestmark = pytest.mark.skipif(bool(why_not("containers")), reason=str(why_not(
 GRACE_S = 30  # of a pod, unless it says otherwise
 OURS = b"paritas-ingest"
 FROM_NOW = SubscriptionOptions(start=StartAt.SNAPSHOT)
-SLOWLY = "max_records_per_s: 20, "  # so that a signal finds something queued
+SLOWLY = "max_records_per_s: 10, "  # so that a signal finds something queued: ten seconds for what is sent
+HARDLY = (
+    "max_records_per_s: 1, "  # a minute and a half: however busy the machine, the grace period is too short
+)
 
 
 @pytest.fixture
@@ -52,11 +55,11 @@ def queued(agent):
 
 
 def test_sigterm_drains_the_spool_within_the_grace_period(scene):
-    with scene.agent(shipping=SLOWLY) as agent:
+    with scene.agent(shipping=SLOWLY, grace="60s") as agent:
         ready(agent)
         sent = send(scene.socket, "drained", "healthy.serve", "healthy.train")
         assert queued(agent) > 0
-        assert agent.stop(GRACE_S) == 0
+        assert agent.stop(3 * GRACE_S) == 0
         told = f"stopped: {sent} accepted = {sent} delivered + 0 dropped (none) + 0 kept in the spool"
         assert farewell(agent) == told
     values = logged(scene)
@@ -64,7 +67,7 @@ def test_sigterm_drains_the_spool_within_the_grace_period(scene):
 
 
 def test_what_the_grace_period_is_too_short_for_is_delivered_by_the_next_container(scene):
-    with scene.agent(shipping=SLOWLY, grace="1s") as agent:
+    with scene.agent(shipping=HARDLY, grace="1s") as agent:
         ready(agent)
         sent = send(scene.socket, "cut", "healthy.serve", "healthy.train")
         assert agent.stop(GRACE_S) == 0

@@ -8,10 +8,11 @@ from certificates import self_signed
 from command_runs import run
 from deploy.operator_parts import CONFIG_MAP, GROUP, Contracts, Operator, allow, define, document
 from escalation_examples import escalation, verdict
+from free_ports import free_port
 from kubelet_mounts import mount
 from system.control_process import Command, controller, target_of
 from system.kubernetes_api import KubernetesApi, RefusedError
-from system.otel_parts import free_port, wait_until
+from system.otel_parts import wait_until
 from system.parts import why_not
 
 from paritas.agent.eventlog import EmbeddedLog, LogSettings, SyncMode
@@ -364,6 +365,23 @@ def test_one_operator_of_every_namespace_gives_each_its_own(api, contracts):
         wait_until(lambda: second.texts() == {}, "its file is gone", deadline_s=30.0)
 
 
+def test_an_object_too_deep_for_python_is_told_so_and_keeps_no_other_waiting(contracts, operate):
+    """The API server takes what is nested thousands deep where the schema leaves a limit open."""
+    contracts.put(document("deep"))
+    contracts.put(document("good"))
+    with operate() as running:
+        contracts.wait("Accepted", "True", "Valid", name="deep", alive=running)
+        limit = f'{{"id": "token-tv", "statistic": "tv", "at_most": {"[" * 3000}1{"]" * 3000}}}'
+        contracts.change_by_text("deep", f'{{"spec": {{"clauses": {{"numerical": [{limit}]}}}}}}')
+        wait_until(
+            lambda: "nested deeper than 32 levels" in contracts.text("deep"), "it is told", deadline_s=60.0
+        )
+        contracts.put(document("good", version="1.1.0"))
+        wait_until(lambda: contracts.status("good").get("version") == "1.1.0", "1.1.0", deadline_s=60.0)
+        assert set(contracts.texts()) == {"deep.yaml", "good.yaml"}
+        assert "Traceback" not in running.errors
+
+
 def test_an_api_server_that_is_away_is_waited_for(contracts, operate):
     contracts.put(document())
     with operate() as running:
@@ -372,6 +390,7 @@ def test_an_api_server_that_is_away_is_waited_for(contracts, operate):
         wait_until(lambda: running.ask("/readyz")[0] == 503, "it is not ready", deadline_s=60.0)
         assert running.ask("/healthz")[0] == 200
         contracts.api.start()
+        define(contracts.api)  # it is ready a moment before it serves its objects again
         contracts.put(document(version="2.0.0"))
         wait_until(lambda: contracts.status().get("version") == "2.0.0", "2.0.0 is there", deadline_s=60.0)
         assert "Traceback" not in running.errors

@@ -361,6 +361,23 @@ def test_waiting_for_the_agent_can_be_asked_for(api, born):
     assert agent["startupProbe"]["httpGet"]["path"] == "/healthz"
 
 
+def test_half_a_processor_is_half_a_processor(api, born):
+    half = {"cpu": 0.5, "memory": 268435456}
+    follow(api, *renamed("half", {"sidecar": {"resources": {"limits": half, "requests": half}}}))
+    (agent,) = born(asking("half"))["spec"]["initContainers"]
+    assert (
+        agent["resources"]["limits"]
+        == agent["resources"]["requests"]
+        == {"cpu": "500m", "memory": "268435456"}
+    )
+
+
+def test_no_namespace_needs_to_be_excluded(api, born):
+    everywhere = {"excludedNamespaces": [], "excludeReleaseNamespace": False}
+    follow(api, *renamed("everywhere", {"sidecar": {"injection": everywhere}}))
+    assert names(born(asking("everywhere"))) == ["paritas-agent"]
+
+
 def test_secrets_are_named_and_a_missing_one_does_not_hold_the_pod(api, born):
     secure = {
         "kafka": {

@@ -18,7 +18,8 @@ import yaml
 from agent_scenes import requests_of
 from deploy.parts import why_not
 from deploy.sidecar_parts import BROKERS, explicit
-from system.otel_parts import free_port, running, wait_until
+from free_ports import free_port
+from system.otel_parts import running, wait_until
 
 pytestmark = [
     pytest.mark.skipif(bool(why_not("helm")), reason=why_not("helm") or ""),

@@ -10,13 +10,12 @@ import fcntl
 import hashlib
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from system.flink_setup import SetupError
+from part_setup import SetupError, run_step, set_up, speaker
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("PARITAS_CACHE") or ROOT / ".cache").absolute()
@@ -35,6 +34,8 @@ DEBIAN = CACHE / "deploy" / "prometheus"
 PROMETHEUS, PROMTOOL = DEBIAN / "usr/bin/prometheus", DEBIAN / "usr/bin/promtool"
 WEB = DEBIAN / "usr/share/prometheus/web"
 STEP_S = 600
+
+say = speaker("deploy tools")
 
 
 def missing_tool():
@@ -71,11 +72,6 @@ def fetch():
             _unpack_prometheus()
 
 
-def say(text):
-    sys.stderr.write(f"deploy tools: {text}\n")
-    sys.stderr.flush()
-
-
 def _on_path(name):
     return shutil.which(name) is not None
 
@@ -106,27 +102,11 @@ def _unpack_prometheus():
 
 
 def _run(command, folder, what):
-    """Run to the end; one error with the last lines it said if it fails."""
-    try:
-        done = subprocess.run(
-            command, cwd=folder, check=False, timeout=STEP_S, capture_output=True, text=True
-        )
-    except subprocess.TimeoutExpired as error:
-        raise SetupError(f"{what} was not there after {STEP_S} s: is the network slow?") from error
-    if done.returncode:
-        last = " ".join(" ".join(done.stderr.splitlines()[-2:]).split()) or "it said nothing"
-        raise SetupError(f"{what} cannot be had: {last[:300]}")
+    run_step(command, what=what, limit_s=STEP_S, cwd=folder)
 
 
 def main():
-    reason = missing_tool()
-    try:
-        if reason is None:
-            fetch()
-    except SetupError as error:
-        reason = str(error)
-    say(reason or f"ready: {', '.join(map(str, VENVS))}, {DEBIAN}")
-    return 1 if reason else 0
+    return set_up(missing_tool, fetch, say=say, ready=lambda: f"{', '.join(map(str, VENVS))}, {DEBIAN}")
 
 
 if __name__ == "__main__":

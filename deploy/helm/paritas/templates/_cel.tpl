@@ -12,8 +12,6 @@ A value as a CEL expression.  CEL refuses maps and lists of values that differ i
 {{- $items := list -}}
 {{- range . -}}{{- $items = append $items (printf "dyn(%s)" (include "paritas.cel" .)) -}}{{- end -}}
 [ {{- join ", " $items -}} ]
-{{- else if kindIs "float64" . -}}
-{{ int64 . }}
 {{- else -}}
 {{ toJson . }}
 {{- end -}}

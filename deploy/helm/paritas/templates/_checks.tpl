@@ -29,6 +29,13 @@
 {{- if and $v.operator.enabled (not $v.contractsFrom.configMap) -}}
 {{- $faults = append $faults "operator.enabled needs contractsFrom.configMap: the ConfigMap that it writes, such as paritas-contracts" -}}
 {{- end -}}
+{{- $fullname := include "paritas.fullname" . -}}
+{{- if and $v.controller.enabled (not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $fullname)) -}}
+{{- $faults = append $faults (printf "no Service can be named %s-controller: begin fullnameOverride with a letter, and write small letters, digits and '-' only" $fullname) -}}
+{{- end -}}
+{{- if not (regexMatch "[a-z0-9]$" (include "paritas.name" .)) -}}
+{{- $faults = append $faults (printf "no label can be %s: shorten nameOverride to 40 characters" (include "paritas.name" .)) -}}
+{{- end -}}
 {{- range (include "paritas.contractNames" . | fromJsonArray) -}}
 {{- $name := include "paritas.componentName" (dict "root" $ "component" "detectors" "contract" .) -}}
 {{- if gt (len $name) 52 -}}
@@ -67,6 +74,22 @@
 {{- $faults = append $faults "controller.labelDriver.enabled lets the controller patch pods, and controller.routes names no pod: write routes, or disable it" -}}
 {{- end -}}
 {{- end -}}
+{{- $accounts := dict -}}
+{{- range $component := list "controller" "detectors" "roster" "operator" -}}
+{{- $values := get $v $component -}}
+{{- $asks := or (has $component (list "roster" "operator")) (and (eq $component "controller") $v.controller.labelDriver.enabled) -}}
+{{- $runs := eq $component "detectors" | ternary (include "paritas.contractNames" $ | fromJsonArray) $values.enabled -}}
+{{- if and $runs $asks (not $values.serviceAccount.create) (eq ($values.serviceAccount.name | default "default") "default") -}}
+{{- $faults = append $faults (printf "%s.serviceAccount names no account of its own: what the %s may ask the API server would be granted to `default`, so to every pod of the namespace; name one, or let create make it" $component $component) -}}
+{{- end -}}
+{{- if and $runs $values.serviceAccount.create -}}
+{{- $account := include "paritas.serviceAccountName" (dict "root" $ "component" $component "values" $values) -}}
+{{- with get $accounts $account -}}
+{{- $faults = append $faults (printf "%s.serviceAccount and %s.serviceAccount would both make the account %s: give each its own name, or let only one create it" . $component $account) -}}
+{{- end -}}
+{{- $_ := set $accounts $account $component -}}
+{{- end -}}
+{{- end -}}
 {{- if eq $v.detectors.engine "flink" -}}
 {{- if eq $v.kafka.sasl.mechanism "OAUTHBEARER" -}}
 {{- $faults = append $faults "kafka.sasl.mechanism OAUTHBEARER is not for detectors.engine flink: take SCRAM or PLAIN, or the engine process" -}}
@@ -96,9 +119,9 @@
 
 {{- define "paritas.contractNames" -}}
 {{- if .Values.contractsFrom.configMap -}}
-{{- .Values.contractsFrom.names | toJson -}}
+{{- .Values.contractsFrom.names | default list | toJson -}}
 {{- else -}}
-{{- keys .Values.contracts | sortAlpha | toJson -}}
+{{- keys (.Values.contracts | default dict) | sortAlpha | toJson -}}
 {{- end -}}
 {{- end -}}
 

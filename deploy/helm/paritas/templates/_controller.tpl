@@ -7,7 +7,7 @@
 {{- define "paritas.controllerNames" -}}
 {{- $service := printf "%s-controller" (include "paritas.fullname" .) -}}
 {{- $inNamespace := printf "%s.%s" $service .Release.Namespace -}}
-{{- concat (list $service $inNamespace (printf "%s.svc" $inNamespace) (printf "%s.svc.cluster.local" $inNamespace) "localhost") .Values.controller.tls.dnsNames | uniq | toJson -}}
+{{- concat (list $service $inNamespace (printf "%s.svc" $inNamespace) (printf "%s.svc.cluster.local" $inNamespace) "localhost") (.Values.controller.tls.dnsNames | default list) | uniq | toJson -}}
 {{- end -}}
 
 {{- define "paritas.tlsSecret" -}}
@@ -58,22 +58,22 @@
 {{- define "paritas.clientVolumes" -}}
 - name: controller-ca
   secret:
-    secretName: {{ include "paritas.tlsSecret" .root }}
+    secretName: {{ include "paritas.tlsSecret" .root | quote }}
     defaultMode: 288
     items:
       - {key: ca.crt, path: ca.crt}
 {{- with .token }}
 - name: controller-token
   secret:
-    secretName: {{ .secretName }}
+    secretName: {{ .secretName | quote }}
     defaultMode: 288
     items:
-      - {key: {{ .key }}, path: token}
+      - {key: {{ .key | quote }}, path: token}
 {{- end }}
 {{- with .certificate }}
 - name: controller-certificate
   secret:
-    secretName: {{ . }}
+    secretName: {{ . | quote }}
     defaultMode: 288
 {{- end }}
 {{- end -}}

@@ -26,21 +26,33 @@
 {{- define "paritas.labels" -}}
 helm.sh/chart: {{ include "paritas.chart" .root }}
 {{ include "paritas.selectorLabels" . }}
+{{ include "paritas.describingLabels" (dict "root" .root "given" .root.Values.commonLabels "managed" true) | trim }}
+{{- end -}}
+
+{{/* Labels that nothing selects by.  What is given wins: a key that stands twice is refused by Flux and Kustomize. */}}
+{{- define "paritas.describingLabels" -}}
+{{- $given := .given | default dict -}}
+{{- if not (hasKey $given "app.kubernetes.io/version") }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+{{- end }}
+{{- if .managed }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+{{- end }}
+{{- if not (hasKey $given "app.kubernetes.io/part-of") }}
 app.kubernetes.io/part-of: paritas
-{{- with .root.Values.commonLabels }}
+{{- end }}
+{{- with $given }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
 
 {{/* What selects a component's pods: it must never change, so commonLabels are not in it.  Call: as paritas.labels. */}}
 {{- define "paritas.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "paritas.name" .root }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/name: {{ include "paritas.name" .root | quote }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- with .contract }}
-paritas.dev/contract: {{ . }}
+paritas.dev/contract: {{ . | quote }}
 {{- end }}
 {{- end -}}
 
@@ -53,6 +65,11 @@ paritas.dev/contract: {{ . }}
 {{- else -}}
 {{- printf "%s:%s" $name (.image.tag | default .root.Chart.AppVersion) -}}
 {{- end -}}
+{{- end -}}
+
+{{/* A value as text: %v would make 1e+06 of a million, as values of a file are floats. */}}
+{{- define "paritas.text" -}}
+{{- if kindIs "string" . -}}{{ . }}{{- else -}}{{ toJson . }}{{- end -}}
 {{- end -}}
 
 {{- define "paritas.podSecurityContext" -}}
@@ -85,7 +102,7 @@ imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with .values.nodeSelector }}
 nodeSelector:
@@ -111,7 +128,7 @@ topologySpreadConstraints:
 kafka:
   bootstrap:
     {{- toYaml $kafka.bootstrap | nindent 4 }}
-  topic: {{ $kafka.topic }}
+  topic: {{ $kafka.topic | quote }}
   {{- with $kafka.compression }}
   compression: {{ . }}
   {{- end }}
@@ -119,13 +136,13 @@ kafka:
   {{- if $kafka.tls.secretName }}
   tls:
     {{- with $kafka.tls.caKey }}
-    ca_file: /etc/paritas/secrets/kafka-tls/{{ . }}
+    ca_file: {{ printf "/etc/paritas/secrets/kafka-tls/%s" . | quote }}
     {{- end }}
     {{- with $kafka.tls.certificateKey }}
-    certificate_file: /etc/paritas/secrets/kafka-tls/{{ . }}
+    certificate_file: {{ printf "/etc/paritas/secrets/kafka-tls/%s" . | quote }}
     {{- end }}
     {{- with $kafka.tls.keyKey }}
-    key_file: /etc/paritas/secrets/kafka-tls/{{ . }}
+    key_file: {{ printf "/etc/paritas/secrets/kafka-tls/%s" . | quote }}
     {{- end }}
     check_hostname: {{ $kafka.tls.checkHostname }}
   {{- else }}
@@ -136,10 +153,10 @@ kafka:
   sasl:
     mechanism: {{ . }}
     {{- if eq . "OAUTHBEARER" }}
-    token_file: /etc/paritas/secrets/kafka-sasl/{{ $kafka.sasl.secretKey }}
+    token_file: {{ printf "/etc/paritas/secrets/kafka-sasl/%s" $kafka.sasl.secretKey | quote }}
     {{- else }}
     username: {{ $kafka.sasl.username | quote }}
-    password_file: /etc/paritas/secrets/kafka-sasl/{{ $kafka.sasl.secretKey }}
+    password_file: {{ printf "/etc/paritas/secrets/kafka-sasl/%s" $kafka.sasl.secretKey | quote }}
     {{- end }}
   {{- end }}
 {{- end -}}
@@ -149,13 +166,13 @@ kafka:
 {{- if and .Values.kafka.tls.enabled .Values.kafka.tls.secretName }}
 - name: kafka-tls
   secret:
-    secretName: {{ .Values.kafka.tls.secretName }}
+    secretName: {{ .Values.kafka.tls.secretName | quote }}
     defaultMode: 288
 {{- end }}
 {{- if .Values.kafka.sasl.mechanism }}
 - name: kafka-sasl
   secret:
-    secretName: {{ .Values.kafka.sasl.secretName }}
+    secretName: {{ .Values.kafka.sasl.secretName | quote }}
     defaultMode: 288
 {{- end }}
 {{- end -}}

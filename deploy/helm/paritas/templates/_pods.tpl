@@ -22,14 +22,8 @@
 {{- define "paritas.podMetadata" -}}
 labels:
   {{- include "paritas.selectorLabels" . | nindent 2 }}
-  app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
-  app.kubernetes.io/part-of: paritas
-  {{- with .root.Values.commonLabels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
-  {{- with .values.podLabels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+  {{- $given := merge (deepCopy (.values.podLabels | default dict)) (.root.Values.commonLabels | default dict) }}
+  {{- include "paritas.describingLabels" (dict "root" .root "given" $given) | trim | nindent 2 }}
 {{- if or .checksums .values.podAnnotations }}
 annotations:
   {{- range $name, $text := .checksums }}
@@ -43,10 +37,10 @@ annotations:
 
 {{/* What every pod has.  "withToken": whether it talks to the API server. */}}
 {{- define "paritas.podBasics" -}}
-serviceAccountName: {{ include "paritas.serviceAccountName" . }}
+serviceAccountName: {{ include "paritas.serviceAccountName" . | quote }}
 automountServiceAccountToken: {{ .withToken | default false }}
 enableServiceLinks: false
-terminationGracePeriodSeconds: {{ .values.terminationGracePeriodSeconds }}
+terminationGracePeriodSeconds: {{ int64 .values.terminationGracePeriodSeconds }}
 securityContext:
   {{- include "paritas.podSecurityContext" . | nindent 2 }}
 {{- with include "paritas.scheduling" . | trim }}
@@ -54,20 +48,20 @@ securityContext:
 {{- end }}
 {{- end -}}
 
+{{/* What a pod's own `extraEnv` names is not named twice: an upgrade that merges lists by name would lose one of them. */}}
 {{- define "paritas.environment" -}}
-- name: PARITAS_DATA
-  value: {{ ternary "/var/lib/paritas/control" "/var/lib/paritas" (eq .component "controller") }}
-- name: HOME
-  value: /tmp
-- name: PYTHONDONTWRITEBYTECODE
-  value: "1"
-{{- if and (eq .component "detectors") (eq .root.Values.detectors.engine "flink") }}
-- name: FLINK_LOG_DIR
-  value: /tmp
-{{- end }}
-{{- with .values.extraEnv }}
-{{ toYaml . }}
-{{- end }}
+{{- $ours := list
+    (dict "name" "PARITAS_DATA" "value" (ternary "/var/lib/paritas/control" "/var/lib/paritas" (eq .component "controller")))
+    (dict "name" "HOME" "value" "/tmp")
+    (dict "name" "PYTHONDONTWRITEBYTECODE" "value" "1") -}}
+{{- if and (eq .component "detectors") (eq .root.Values.detectors.engine "flink") -}}
+{{- $ours = append $ours (dict "name" "FLINK_LOG_DIR" "value" "/tmp") -}}
+{{- end -}}
+{{- $given := list -}}
+{{- range .values.extraEnv }}{{ $given = append $given .name }}{{ end -}}
+{{- $all := list -}}
+{{- range $ours }}{{ if not (has .name $given) }}{{ $all = append $all . }}{{ end }}{{ end -}}
+{{- concat $all (.values.extraEnv | default list) | toYaml -}}
 {{- end -}}
 
 {{/* Startup and liveness on a health page: a process that is alive but cannot do its work is not restarted. */}}
@@ -118,9 +112,9 @@ limits:
   spec:
     accessModes: [ReadWriteOnce]
     {{- with .values.persistence.storageClassName }}
-    storageClassName: {{ . }}
+    storageClassName: {{ . | quote }}
     {{- end }}
     resources:
       requests:
-        storage: {{ .values.persistence.size }}
+        storage: {{ include "paritas.text" .values.persistence.size | quote }}
 {{- end -}}

@@ -55,7 +55,7 @@ or after it.
   - name: paritas-spool
     mountPath: /var/lib/paritas
     {{- with $sidecar.spool.subPathExpr }}
-    subPathExpr: {{ . }}
+    subPathExpr: {{ . | quote }}
     {{- end }}
   - name: paritas-agent-config
     mountPath: /etc/paritas/agent
@@ -93,7 +93,7 @@ exec:
 {{- define "paritas.sidecar.volumes" -}}
 - name: paritas-agent-config
   configMap:
-    name: {{ .Values.sidecar.configMap.name }}
+    name: {{ .Values.sidecar.configMap.name | quote }}
 {{ include "paritas.sidecar.ownVolumes" . }}
 {{- end -}}
 
@@ -129,14 +129,14 @@ exec:
 {{- if and $kafka.tls.enabled $kafka.tls.secretName }}
 - name: paritas-kafka-tls
   secret:
-    secretName: {{ $kafka.tls.secretName }}
+    secretName: {{ $kafka.tls.secretName | quote }}
     defaultMode: 292
     optional: true
 {{- end }}
 {{- if $kafka.sasl.mechanism }}
 - name: paritas-kafka-sasl
   secret:
-    secretName: {{ $kafka.sasl.secretName }}
+    secretName: {{ $kafka.sasl.secretName | quote }}
     defaultMode: 292
     optional: true
 {{- end }}
@@ -152,13 +152,13 @@ exec:
 - name: PARITAS_TOKEN_SECRET
   valueFrom:
     secretKeyRef:
-      name: {{ . }}
-      key: {{ $.Values.sidecar.tokenKey.secretKey }}
+      name: {{ . | quote }}
+      key: {{ $.Values.sidecar.tokenKey.secretKey | quote }}
       optional: true
 {{- end }}
 {{- range $name, $value := .Values.sidecar.engineEnv }}
-- name: {{ $name }}
-  value: {{ $value | quote }}
+- name: {{ $name | quote }}
+  value: {{ include "paritas.text" $value | quote }}
 {{- end }}
 {{- end -}}
 
@@ -190,7 +190,7 @@ exec:
   "destination" $destination
   "health" (dict "listen" (printf "%s:%v" $host $sidecar.port))
   "grace" $sidecar.grace -}}
-{{- toYaml (mergeOverwrite $config (deepCopy $sidecar.config)) -}}
+{{- toYaml (mergeOverwrite $config (deepCopy ($sidecar.config | default dict))) -}}
 {{- end -}}
 
 {{/* The same as a ConfigMap; once a namespace in which pods name the sidecar themselves. */}}
@@ -198,7 +198,7 @@ exec:
 apiVersion: v1
 kind: ConfigMap
 metadata:
-  name: {{ .Values.sidecar.configMap.name }}
+  name: {{ .Values.sidecar.configMap.name | quote }}
   labels:
     {{- include "paritas.labels" (dict "root" . "component" "agent") | nindent 4 }}
 data:

@@ -1,0 +1,66 @@
+"""A process that has no descriptor left: nothing is lost, nothing leaks, no thread ends."""
+
+import os
+import resource
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from segment_files import payload, read_from
+
+from paritas.agent.eventlog import GroupSync, SegmentLimits, SegmentWriter, SyncMode, WriterSettings
+from paritas.agent.eventlog.frames import FRAME_HEADER_BYTES
+from paritas.agent.eventlog.segments import FILE_HEADER_BYTES
+from paritas.clock import ManualClock, SystemClock
+
+TWO_A_SEGMENT = FILE_HEADER_BYTES + 2 * (FRAME_HEADER_BYTES + len(payload(0)))
+
+
+def descriptors():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@contextmanager
+def no_descriptor_left():
+    """The kernel gives this process none: the lowest that is free is the limit."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.open("/", os.O_RDONLY)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_what_could_not_be_synced_is_synced_next_time(tmp_path):
+    limits = SegmentLimits(TWO_A_SEGMENT, 99 * TWO_A_SEGMENT)
+    settings = WriterSettings("00" * 16, limits, SyncMode.INTERVAL)
+    before = descriptors()
+    with SegmentWriter(tmp_path, settings, clock=ManualClock()) as writer:
+        for number in range(5):
+            writer.append(payload(number))
+        held, unsynced = descriptors(), writer.unsynced_bytes
+        with no_descriptor_left(), pytest.raises(OSError, match="Too many open files"):
+            writer.flush()
+        assert (descriptors(), writer.unsynced_bytes) == (held, unsynced)
+        writer.flush()
+        assert (descriptors(), writer.unsynced_bytes) == (before + 1, 0)  # the segment appended to
+    assert descriptors() == before
+    assert read_from(tmp_path)[0] == list(range(5))
+
+
+def test_the_sync_thread_outlives_it():
+    calls = []
+
+    def flush():
+        calls.append(1)
+        if len(calls) == 1:
+            raise OSError(24, "Too many open files")
+        if len(calls) == 3:
+            sync._closing.set()
+
+    sync = GroupSync(flush, interval_s=0.001, clock=SystemClock())
+    with sync:
+        sync._thread.join(30.0)
+    assert (len(calls) >= 3, sync.failures) == (True, 1)
