@@ -141,7 +141,7 @@ def _limit_fault(statistic: Statistic, value: float, cap: float) -> tuple[str, s
     if statistic.unit == "seconds" and not is_duration:
         return (
             f"{statistic.name} is a duration, got number {value:g}",
-            f"durations carry a unit: write {value:g}s",
+            f"durations carry a unit: write {value:g}s" + (f" or {value:g}ms" if value >= 10 else ""),
         )
     if statistic.unit != "seconds" and is_duration:
         return f"{statistic.name} is in {statistic.unit}, got a duration", "write a plain number"

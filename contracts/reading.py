@@ -9,6 +9,7 @@ from paritas.contracts.found import Fields, Found
 from paritas.contracts.nodes import Entry, MappingNode, Node, ScalarNode, SequenceNode, describe
 from paritas.contracts.problems import Problems, did_you_mean, shorten
 from paritas.contracts.reading_scalars import (
+    duration_hint,
     number_hint,
     read_choice,
     read_duration,
@@ -164,7 +165,7 @@ def _either(shape: Either, node: Node, path: str, problems: Problems) -> Found |
     chosen = _by_kind(shape, node)
     if chosen is None or _is_no_duration(chosen, node):
         message = f"expected {shape.says}, got {describe(node)}"
-        return refuse(node, path, problems, message, number_hint(node))
+        return refuse(node, path, problems, message, number_hint(node) or duration_hint(node))
     return read(chosen, node, path, problems)
 
 

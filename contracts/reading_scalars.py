@@ -8,7 +8,16 @@ from paritas.contracts.nodes import Node, ScalarNode, describe
 from paritas.contracts.problems import Problems, did_you_mean, shorten
 from paritas.contracts.shapes import Choice, Duration, Flag, Number, Text, Whole
 
-__all__ = ["read_choice", "read_duration", "read_flag", "read_number", "read_text", "read_whole", "refuse"]
+__all__ = [
+    "duration_hint",
+    "read_choice",
+    "read_duration",
+    "read_flag",
+    "read_number",
+    "read_text",
+    "read_whole",
+    "refuse",
+]
 
 DURATION_HINT = "write a number and a unit: 800ms, 30s, 10m, 2h, 7d"
 
@@ -54,7 +63,16 @@ def number_hint(node: Node) -> str:
         return f"a share: write {float(percent[1]) / 100:g} for {percent[1]} %"
     if re.fullmatch(r"[-+0-9.eE]{1,30}", text):
         return "remove the quotes"
+    if size := re.fullmatch(r"([0-9]{1,9})\s?([KMGT])(iB|i|B)", text):
+        power = " KMGT".index(size[2])
+        return f"in bytes: write {int(size[1]) * (1000 if size[3] == 'B' else 1024) ** power}"
     return ""
+
+
+def duration_hint(node: Node) -> str:
+    """Say how a duration is written to who has put other letters, or a space, behind a number."""
+    text = node.value if isinstance(node, ScalarNode) and isinstance(node.value, str) else ""
+    return DURATION_HINT if re.fullmatch(r"-?[0-9.]{1,15}\s?[a-zµ]{1,12}", text) else ""
 
 
 def _out_of_range(shape: Number, value: float) -> str:

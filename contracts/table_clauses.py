@@ -46,6 +46,51 @@ LIMIT = Either(
     number=Number(0),
     mapping=FLOOR,
 )
+LIMITS = (
+    Field("at_most", LIMIT, "upper limit in the statistic's unit"),
+    Field("at_least", LIMIT, "lower limit in the statistic's unit"),
+    Field("quantile", OPEN_SHARE, "the limit binds this quantile"),
+)
+OPTIONS = (
+    Field("above", Number(1, is_low_open=True), "ratio beyond which a token counts as tail"),
+    Field("cap", Number(1), "truncation of the ratio"),
+    Field("clip", POSITIVE_SHARE, "clip range of the ratio"),
+    Field("clip_high", POSITIVE, "upper end of an asymmetric clip range; that of clip if left out"),
+    Field("beta", POSITIVE, "factor of DPO's implicit reward"),
+    Field("temperature", POSITIVE, "temperature of the recalibration of a confidence"),
+    Field("smoothing", OPEN_SHARE, "label smoothing of a confidence"),
+    Field(
+        "reward_range",
+        Listing(Number(-1e18, 1e18), 2, 2),
+        "lowest and highest reward; that of the budget, else 0 and 1",
+    ),
+)
+WINDOWS = (
+    Field("within", Duration(), "deadline of an observability statistic"),
+    Field(
+        "window",
+        Text(WINDOW_PATTERN, WINDOW_HINT),
+        "unit of a runtime clause: seconds of start times, or steps; that of the catalogue if left out",
+    ),
+    Field("baseline", Whole(10, 1_000_000), "windows from which a shape learns what is usual"),
+)
+SCOPE = (
+    Field(
+        "agents",
+        Listing(SLICE_VALUE, at_least=1, is_set=True),
+        "agents that must report, seen before or not",
+    ),
+    Field(
+        "slices",
+        Listing(NAME, at_least=1, is_set=True),
+        "where it binds; every declared slice if left out",
+    ),
+    Field("stages", STAGES, "when it binds; always if left out"),
+)
+ORIGIN = (
+    Field("source", FREE, "where the limit comes from"),
+    Field("derived", Flag(), "the limit was derived from the budget (written by the resolved form)"),
+)
 
 
 def _statistics(family: Family) -> Choice:
@@ -60,48 +105,11 @@ def _statistics(family: Family) -> Choice:
 
 
 def _clause(family: Family) -> Record:
-    return Record(
-        "clause",
-        (
-            Field("id", NAME, "name of the clause, once in a contract", is_required=True),
-            Field("statistic", _statistics(family), "what is limited", is_required=True),
-            Field("at_most", LIMIT, "upper limit in the statistic's unit"),
-            Field("at_least", LIMIT, "lower limit in the statistic's unit"),
-            Field("quantile", OPEN_SHARE, "the limit binds this quantile"),
-            Field("above", Number(1, is_low_open=True), "ratio beyond which a token counts as tail"),
-            Field("cap", Number(1), "truncation of the ratio"),
-            Field("clip", POSITIVE_SHARE, "clip range of the ratio"),
-            Field("clip_high", POSITIVE, "upper end of an asymmetric clip range; that of clip if left out"),
-            Field("beta", POSITIVE, "factor of DPO's implicit reward"),
-            Field("temperature", POSITIVE, "temperature of the recalibration of a confidence"),
-            Field("smoothing", OPEN_SHARE, "label smoothing of a confidence"),
-            Field(
-                "reward_range",
-                Listing(Number(-1e18, 1e18), 2, 2),
-                "lowest and highest reward; that of the budget, else 0 and 1",
-            ),
-            Field("within", Duration(), "deadline of an observability statistic"),
-            Field(
-                "window",
-                Text(WINDOW_PATTERN, WINDOW_HINT),
-                "unit of a runtime clause: seconds of start times, or steps; that of the catalogue if left out",
-            ),
-            Field("baseline", Whole(10, 1_000_000), "windows from which a shape learns what is usual"),
-            Field(
-                "agents",
-                Listing(SLICE_VALUE, at_least=1, is_set=True),
-                "agents that must report, seen before or not",
-            ),
-            Field(
-                "slices",
-                Listing(NAME, at_least=1, is_set=True),
-                "where it binds; every declared slice if left out",
-            ),
-            Field("stages", STAGES, "when it binds; always if left out"),
-            Field("source", FREE, "where the limit comes from"),
-            Field("derived", Flag(), "the limit was derived from the budget (written by the resolved form)"),
-        ),
+    own = (
+        Field("id", NAME, "name of the clause, once in a contract", is_required=True),
+        Field("statistic", _statistics(family), "what is limited", is_required=True),
     )
+    return Record("clause", (*own, *LIMITS, *OPTIONS, *WINDOWS, *SCOPE, *ORIGIN))
 
 
 CLAUSES = Record("clauses", tuple(Field(f, Listing(_clause(f)), f"{f} clauses") for f in Family))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from paritas.contracts.durations import DURATION_PATTERN
+from paritas.contracts.schema import schema_of
 from paritas.contracts.shapes import (
     Choice,
     Duration,
@@ -45,28 +46,12 @@ def structural(shape: Shape) -> Schema:
     return _WRITERS[type(shape)](shape)
 
 
-def _text(shape: Text) -> Schema:
-    return {"type": "string", "pattern": shape.pattern, "maxLength": shape.at_most_chars}
-
-
 def _number(shape: Number) -> Schema:
     low: Schema = {"minimum": shape.low} | ({"exclusiveMinimum": True} if shape.is_low_open else {})
     if shape.high is None:
         return {"type": "number", **low}
     high: Schema = {"maximum": shape.high} | ({"exclusiveMaximum": True} if shape.is_high_open else {})
     return {"type": "number", **low, **high}
-
-
-def _whole(shape: Whole) -> Schema:
-    return {"type": "integer", "minimum": shape.low, "maximum": shape.high}
-
-
-def _flag(_shape: Flag) -> Schema:
-    return {"type": "boolean"}
-
-
-def _choice(shape: Choice) -> Schema:
-    return {"type": "string", "enum": [str(name) for name in shape.names]}
 
 
 def _duration(_shape: Duration) -> Schema:
@@ -116,11 +101,8 @@ def _either(shape: Either) -> Schema:
 
 
 _WRITERS: Mapping[type, Callable[[Any], Schema]] = {
-    Text: _text,
+    **dict.fromkeys((Text, Whole, Flag, Choice), schema_of),  # said alike in both
     Number: _number,
-    Whole: _whole,
-    Flag: _flag,
-    Choice: _choice,
     Duration: _duration,
     Listing: _listing,
     OneOrMany: _one_or_many,

@@ -5,18 +5,20 @@ every room.
 """
 
 import argparse
-import os
+import errno
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 from paritas import __version__
 from paritas.commands.console_log import install
+from paritas.commands.output import flushed_output, let_go, prepare_streams
 from paritas.errors import ContractError, ParitasError, UsageError
 
 __all__ = ["main"]
 
 USAGE = 64
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 COMMANDS = (
     "contract",
     "check",
@@ -65,9 +67,11 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; errors of ours are two lines, never a traceback."""
     install()
+    prepare_streams()
     try:
-        arguments = parser().parse_args(argv)
-        code: int = arguments.run(arguments)
+        with flushed_output():
+            arguments = parser().parse_args(argv)
+            code: int = arguments.run(arguments)
     except UsageError as error:
         return _say(error, USAGE)
     except ParitasError as error:
@@ -75,15 +79,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130  # as a shell reports SIGINT
     except BrokenPipeError:
-        _close_stdout()
-        return 0  # the reader, such as head, has seen enough
+        let_go(sys.stdout)
+        return 0  # the reader of what has no end, such as head, has seen enough
     except ModuleNotFoundError as error:
         return _say(_missing(error), USAGE)
+    except OSError as error:
+        return _say(_refused(error), USAGE)
     return code
 
 
 def _say(error: ParitasError, code: int) -> int:
-    sys.stderr.write(error.render() + "\n")
+    try:
+        sys.stderr.write(error.render() + "\n")
+    except OSError:
+        let_go(sys.stderr)  # whoever reads errors has left: the code still tells
     return code
 
 
@@ -94,6 +103,12 @@ def _missing(error: ModuleNotFoundError) -> UsageError:
     return UsageError(f"this command needs the module {error.name!r}", hint="pip install 'paritas[all]'")
 
 
-def _close_stdout() -> None:
-    """Point stdout at nothing, so that the interpreter's last flush does not fail again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _refused(error: OSError) -> UsageError:
+    """A file that the system refuses is named; what has no name and no room is the output."""
+    if error.filename is not None:
+        return UsageError(f"{error.filename}: {error.strerror}", hint="check the path and its permissions")
+    if error.errno in NO_ROOM:
+        return UsageError(
+            f"the output cannot be written: {error.strerror}", hint="what is there is not whole"
+        )
+    raise error

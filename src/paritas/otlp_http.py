@@ -5,6 +5,7 @@ connection.  It loads neither protobuf nor OpenTelemetry, so that it may enter a
 """
 
 import http.client
+import os
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
@@ -179,6 +180,17 @@ class OtlpClient:
         if open_socket is not None:
             with suppress(OSError):
                 open_socket.shutdown(socket.SHUT_RDWR)
+
+    def disown(self) -> None:
+        """Let go, in a forked child, of the parent's connection; not to be used afterwards.
+
+        Only the descriptor is closed: a thread of the parent that was reading has left behind the lock of its
+        buffer, which `close` would wait for, for ever.
+        """
+        open_socket = self._connection.sock
+        if open_socket is not None:
+            with suppress(OSError):
+                os.close(open_socket.detach())
 
     def close(self) -> None:
         """Close the connection; twice is fine, and `post` opens it again."""

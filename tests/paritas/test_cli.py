@@ -41,3 +41,11 @@ def test_every_command_has_help():
         done = run(command, "--help")
         assert done.returncode == 0
         assert done.stdout.startswith(f"usage: paritas {command}")
+
+
+def test_a_file_that_the_system_refuses_is_named(tmp_path, capsys):
+    place = tmp_path / ("x" * 300)
+    assert main(["access", "add", "ana", "--role", "actor", "--file", str(place)]) == 64
+    assert capsys.readouterr().err == (
+        f"[usage] {place}: File name too long\n  hint: check the path and its permissions\n"
+    )

@@ -2,9 +2,12 @@
 
 import argparse
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from paritas.commands.console import complain, say
 
 if TYPE_CHECKING:
     from paritas.agent.agent import Agent
@@ -51,8 +54,7 @@ def serve(path: Path, *, clock: "Clock") -> int:
 
     watch = FileWatch(path)
     with signals() as (stop, reload), Agent(load_agent_config(path), clock=clock) as agent:
-        sys.stdout.write(_ready(agent))
-        sys.stdout.flush()
+        _tell(_ready(agent))
         due = _Due(clock)
 
         def on_tick() -> None:
@@ -82,11 +84,15 @@ class _Due:
 
 def _say(error: "ParitasError | None", path: Path) -> None:
     if error is None:
-        sys.stdout.write(f"reloaded {path}\n")
-        sys.stdout.flush()
+        _tell(f"reloaded {path}\n")
     else:
-        sys.stderr.write(f"{error.render()}\n")
-        sys.stderr.flush()
+        complain(f"{error.render()}\n")
+
+
+def _tell(text: str) -> None:
+    """Say it to whoever still listens: spans come, and must be kept, whether or not anybody reads along."""
+    with suppress(BrokenPipeError):
+        say(text)
 
 
 def _ready(agent: "Agent") -> str:

@@ -2,13 +2,13 @@
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paritas.commands.attempts import add_attempt_option
 from paritas.commands.drawing_options import add_drawing_options, drawing_of
 from paritas.commands.floor_limits import add_floor_options, load_with_floors
+from paritas.commands.output import say
 from paritas.errors import UsageError
 from paritas.records import Role
 
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.junit is not None:
         write_report(arguments.junit, found.junit())
     if arguments.json:
-        sys.stdout.write(json.dumps(found.as_dict(), indent=2, allow_nan=False) + "\n")
+        say(json.dumps(found.as_dict(), indent=2, allow_nan=False) + "\n")
     else:
         found.show()
     return int(found.judgement.exit_code)

@@ -2,12 +2,12 @@
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paritas.commands.attempts import add_attempt_option
 from paritas.commands.floor_limits import add_floor_options, load_with_floors
+from paritas.commands.output import say
 from paritas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     _require_inputs(arguments)
     judgement = _judge(load_with_floors(arguments.contract, arguments), arguments)
     if arguments.json:
-        sys.stdout.write(json.dumps(judgement.as_dict(), indent=2, allow_nan=False) + "\n")
+        say(json.dumps(judgement.as_dict(), indent=2, allow_nan=False) + "\n")
     else:
         from paritas.commands.report import show_judgement
 

@@ -1,7 +1,8 @@
 """What the log says on a terminal: the sentence, then its fields."""
 
 import logging
-import sys
+
+from paritas.commands.console import complain
 
 __all__ = ["ConsoleHandler", "install"]
 
@@ -27,8 +28,8 @@ class ConsoleHandler(logging.Handler):
         return f"{line}\n{trace}" if trace else line
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one record."""
-        sys.stderr.write(self.format(record) + "\n")
+        """Write one record; who logs goes on, whether or not it can be written."""
+        complain(self.format(record) + "\n")
 
 
 def install() -> None:

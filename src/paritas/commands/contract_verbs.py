@@ -11,6 +11,7 @@ from pathlib import Path
 from paritas.commands.contract_presets import presets_json, presets_page
 from paritas.commands.jsonable import finite
 from paritas.commands.numbers import number_page
+from paritas.commands.output import say
 from paritas.contracts.budget import declared_levels, derived, forecasts
 from paritas.contracts.catalogue import CATALOGUE
 from paritas.contracts.diff import compare_contracts
@@ -41,7 +42,7 @@ OK, FINDINGS = 0, 1
 
 
 def _say(*lines: str) -> None:
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    say("".join(f"{line}\n" for line in lines))
 
 
 def _say_json(value: object) -> None:
@@ -195,14 +196,16 @@ def _number(value: float) -> str:
 def _table(title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     """Print with rich where it is installed, else in plain columns."""
     try:
-        console, table = import_module("rich.console"), import_module("rich.table")
+        console, table = import_module("paritas.commands.patient_console"), import_module("rich.table")
     except ModuleNotFoundError:
         _plain_table(title, head, rows)
         return
-    grid = table.Table(*head, title=title, title_justify="left")
+    grid = table.Table(title=title, title_justify="left")
+    for name in head:
+        grid.add_column(name, overflow="fold")  # a number that is cut is another number
     for row in rows:
         grid.add_row(*row)
-    console.Console(file=sys.stdout).print(grid)
+    console.PatientConsole(file=sys.stdout).print(grid)
 
 
 def _plain_table(title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:

@@ -1,7 +1,6 @@
 """A contract's file while a process judges by it: a good change is taken over, a bad one is told once."""
 
 import hashlib
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from paritas.clock import Clock
+from paritas.commands.console import complain, say
 from paritas.contracts.model import Contract
 from paritas.errors import ParitasError
 
@@ -157,13 +157,9 @@ class Reloading:
             self._counts.rejected += 1
             self._counts.is_stale = True
             kept = self._loop.contract
-            sys.stderr.write(f"{found.render()}\n  still judging by {kept.name} {kept.version}\n")
-            sys.stderr.flush()
+            complain(f"{found.render()}\n  still judging by {kept.name} {kept.version}\n")
 
     def _tell(self, contract: Contract) -> None:
         self._counts.applied += 1
-        sys.stdout.write(
-            f"judging by {contract.name} {contract.version} now, from the log's oldest record on\n"
-        )
-        sys.stdout.flush()
+        say(f"judging by {contract.name} {contract.version} now, from the log's oldest record on\n")
         self._on_applied(contract)

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paritas.commands.listen_option import listen_address
 from paritas.commands.notify_option import add_notify_option, notifying
 from paritas.commands.places import DataFolder, Running, default_folder
 from paritas.commands.reaching import Reach, own_reach
@@ -55,6 +56,7 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     )
     parser.add_argument(
         "--health",
+        type=listen_address,
         metavar="HOST:PORT",
         default="",
         help="serve /healthz, /readyz and /metrics over HTTP there (default: nowhere)",
@@ -62,22 +64,7 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     add_routes_option(parser)
     add_notify_option(parser)
     _add_access_options(parser)
-    promotions = parser.add_argument_group("promotions")
-    promotions.add_argument(
-        "--promotion-keys",
-        metavar="PATH",
-        type=Path,
-        help="public key in PEM, or a folder of them: who may sign",
-    )
-    promotions.add_argument(
-        "--promotion-http", metavar="HOST:PORT", default="", help="also answer rollout controllers over HTTP"
-    )
-    promotions.add_argument(
-        "--hook-token",
-        metavar="FILE",
-        type=Path,
-        help="bearer token of the hooks; without it they are refused",
-    )
+    _add_promotion_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -91,6 +78,25 @@ def _add_access_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--key", metavar="FILE", type=Path, help="its private key")
     group.add_argument("--client-ca", metavar="FILE", type=Path, help="demand client certificates of this CA")
+
+
+def _add_promotion_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("promotions")
+    group.add_argument(
+        "--promotion-keys",
+        metavar="PATH",
+        type=Path,
+        help="public key in PEM, or a folder of them: who may sign",
+    )
+    group.add_argument(
+        "--promotion-http", metavar="HOST:PORT", default="", help="also answer rollout controllers over HTTP"
+    )
+    group.add_argument(
+        "--hook-token",
+        metavar="FILE",
+        type=Path,
+        help="bearer token of the hooks; without it they are refused",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -5,14 +5,17 @@ import queue
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from rich.console import Console
+    from rich.live import Live
     from rich.table import Table
 
     from paritas.clock import Clock
@@ -163,22 +166,30 @@ class _Stage:
         self._never = threading.Event()
 
     def stream(self, sender: "Sender") -> None:
-        """Send the recordings piece by piece, judging as they arrive, with a live table."""
-        from rich.live import Live
-
+        """Send the recordings piece by piece, judging as they arrive, with a live table where one has room."""
         sent = 0
-        with Live(console=self._console, auto_refresh=False, transient=False) as live:
+        with self._live() as live:
             for sent, record in enumerate(self._records(), start=1):
                 sender.send(record)
                 if sent % CHUNK == 0:
                     self._up.loop.step()
-                    live.update(self._table(sent), refresh=self._console.is_terminal)
-                    if self._console.is_terminal:
+                    if live is not None:
+                        live.update(self._table(sent), refresh=True)
                         self._clock.wait(self._never, timeout_s=PAUSE_S)
             self._settle()
-            live.update(self._table(sent), refresh=True)
-        if not self._console.is_terminal:
-            self._console.print()  # a live table ends its last line only on a terminal
+            if live is not None:
+                live.update(self._table(sent), refresh=True)
+        if live is None:
+            self._console.print(self._table(sent))
+
+    def _live(self) -> "AbstractContextManager[Live | None]":
+        """A table that is drawn over itself; None where a row would be wrapped, and so not be drawn over."""
+        from rich.console import Console
+        from rich.live import Live
+
+        if not self._console.is_terminal or Console().width < self._console.width:
+            return nullcontext()
+        return Live(console=self._console, auto_refresh=False, transient=False)
 
     def _settle(self) -> None:
         """Step until everything is judged and one idle tick has closed the last cohort."""

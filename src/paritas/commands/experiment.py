@@ -3,10 +3,10 @@
 import argparse
 import json
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paritas.commands.output import say
 from paritas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _tell(result: "Result", folder: Path | None, *, as_json: bool) -> None:
 
     files, missing = write(result, folder) if folder is not None else ([], "")
     if as_json:
-        sys.stdout.write(json.dumps(result.as_dict(), indent=2, allow_nan=False) + "\n")
+        say(json.dumps(result.as_dict(), indent=2, allow_nan=False) + "\n")
         return
     console = wide_console()
     show(result, console)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from paritas.clock import Clock
 from paritas.collectors.dumps import Problem, ReadOptions, read_recorded
+from paritas.collectors.dumps.lines import check_regular
 from paritas.contracts.catalogue import CATALOGUE, Need
 from paritas.contracts.derive import estimator_of
 from paritas.contracts.floors import FloorValue, MeasuredFloor
@@ -74,6 +75,8 @@ def measure(contract: Contract, asked: Asked, *, clock: Clock) -> MeasuredFloor:
         The recordings are of two kernels, nothing in them pairs, or no clause can have a floor.
     """
     clauses = measured_clauses(contract)
+    for path in (asked.one, asked.other):
+        check_regular(path)  # it is read again for its digest
     sides = _Sides()
     outcomes = _pairs(list(sides.outcomes(contract, asked)), asked)
     one, other = sides.kernels(asked)

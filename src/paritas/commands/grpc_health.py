@@ -1,12 +1,12 @@
 """The standard gRPC health service, asked: by `paritas health --grpc`, and by a detector of its controller."""
 
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from paritas.clock import Clock
+from paritas.closing import Closing
 from paritas.commands.detect_health import DetectTrouble, LoopState
 from paritas.commands.own_thread import OwnThread
 from paritas.commands.reaching import Reach
@@ -21,7 +21,7 @@ PERIOD_S = 5.0
 TIMEOUT_S = 5.0
 
 
-class HealthClient:
+class HealthClient(Closing):
     """One channel to one server; a context manager.
 
     Raises
@@ -38,14 +38,6 @@ class HealthClient:
             credentials = client_credentials(reach.tls)
             self._channel = grpc.secure_channel(reach.target, credentials, options=CLIENT_OPTIONS)
         self._stub: Any = health_pb2_grpc.HealthStub(self._channel)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the channel; twice is fine."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from paritas.clock import Clock
+from paritas.commands.listen_option import listen_address
 
 if TYPE_CHECKING:
     from paritas.commands.detecting import DetectionLoop
@@ -30,6 +31,7 @@ def add_metrics_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--metrics`` and ``--otlp-metrics``."""
     parser.add_argument(
         "--metrics",
+        type=listen_address,
         metavar="HOST:PORT",
         default="",
         help="serve /healthz, /readyz and /metrics: lag, verdicts, and what other frameworks would print",

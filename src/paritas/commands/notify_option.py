@@ -1,6 +1,7 @@
 """The option ``--notify`` of the commands that run a controller."""
 
 import argparse
+import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,8 +48,11 @@ def notifying(file: Path | None, folder: "DataFolder", reach: "Reach") -> "Itera
 
     plan, kept = load_plan(file), NotificationLog(folder.notifications)
     options = SubscriptionOptions(start=StartAt.SNAPSHOT)
+    name = (
+        f"{SUBSCRIBER}-{secrets.token_hex(8)}"  # whoever knew it could end the subscription by one of its own
+    )
     with reach.client() as client:
-        follow = lambda: client.subscribe(SUBSCRIBER, options)  # noqa: E731  # a name would say no more
+        follow = lambda: client.subscribe(name, options)  # noqa: E731  # a name would say no more
         with Notifier(plan, follow, kept, clock=SystemClock()) as notifier:
             yield notifier
         sys.stdout.write(farewell(notifier))

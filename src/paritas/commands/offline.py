@@ -11,6 +11,7 @@ from pathlib import Path
 
 from paritas.collectors.accounting import Accounting
 from paritas.collectors.dumps import Problem, ReadOptions, read_dump, read_recorded
+from paritas.collectors.dumps.sides import check_sides
 from paritas.commands.jsonable import finite
 from paritas.commands.observed import observed_of
 from paritas.commands.offline_refit import RecordingGate, RefitResult
@@ -25,6 +26,7 @@ from paritas.detectors.ledger import Ledger, ledgers
 from paritas.detectors.pairing import Pairer
 from paritas.detectors.pairs import PairedTrace, PairOutcome
 from paritas.detectors.rosetta import rosetta
+from paritas.detectors.sampling import is_sample
 from paritas.detectors.verdicts import verdicts
 from paritas.errors import UsageError
 from paritas.records import Finding, PairReason, Reason, Role, State, TokenTrace, Verdict
@@ -203,9 +205,12 @@ def _observed(pairs: Sequence[PairedTrace]) -> dict[Role, Mapping[str, object]]:
 def _cap(
     contract: Contract, found: Sequence[Verdict], outcomes: Sequence[PairOutcome]
 ) -> Recommendation | None:
-    """Recommend a cap where a gradient bias is violated, for the tightest of the violated limits."""
+    """Recommend a cap where a gradient bias is violated, for the tightest of the violated limits.
+
+    None for a sample: its mean is not that of all sequences, and caps are certified by plain means.
+    """
     limits = [v.limit for v in found if v.statistic == "gradient_bias" and v.state is State.VIOLATED]
-    if not limits:
+    if not limits or is_sample(outcomes):
         return None
     return recommend_cap(outcomes, min(limits), by_group=contract.compare.unit == "group")
 
@@ -291,13 +296,14 @@ def judge_recording(contract: Contract, serve: Path, train: Path, *, attempt: in
     Raises
     ------
     UsageError
-        If a file is not there or is no file.
+        If a file is not there, is no file, or is surely not what its side asks for (`check_sides`).
     """
     return judge(contract, recorded(serve, train, contract.compare.against), attempt=attempt)
 
 
 def recorded(serve: Path, train: Path, against: Role = Role.INFERENCE) -> Iterator[TokenTrace | Problem]:
     """Read a recorded pair of files, each in the role of its side; raises as `judge_recording`."""
+    check_sides(serve, train)
     options = _options()
     return chain(read_recorded(serve, against, options), read_recorded(train, Role.TRAIN, options))
 

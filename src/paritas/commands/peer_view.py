@@ -1,5 +1,6 @@
 """`paritas watch --peers`: what other frameworks would print of the latest sequences of a running instance."""
 
+import http.client
 import re
 import sys
 import threading
@@ -63,8 +64,8 @@ def _fetched(page: str) -> str:
     try:
         with urllib.request.urlopen(page, timeout=TIMEOUT_S) as answer:  # noqa: S310 -- http or https, checked
             body: bytes = answer.read(LIMIT_BYTES)
-    except (OSError, ValueError) as error:
-        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        reason = str(error.reason if isinstance(error, urllib.error.URLError) else error).strip()
         raise TransientError(f"{page}: {reason}", hint="is it up, with --metrics?") from error
     return body.decode(errors="replace")
 

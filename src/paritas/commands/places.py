@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from paritas.durable import replace_file
 from paritas.errors import UsageError
 from paritas.tokens import TokenHasher
 
@@ -104,8 +105,8 @@ class DataFolder:
         return TokenHasher(path.read_bytes())
 
     def announce(self, running: Running) -> None:
-        """Say where a running instance can be reached."""
-        (self.root / "running.json").write_text(json.dumps(asdict(running)) + "\n")
+        """Say where a running instance can be reached; OSError, and what was said before stays, on a full disk."""
+        replace_file(self.root / "running.json", [json.dumps(asdict(running)).encode(), b"\n"])
 
     def retract(self) -> None:
         """The instance is gone."""

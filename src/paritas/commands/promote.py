@@ -34,8 +34,12 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", help="gRPC address of the controller (default: that of the running one)")
     parser.add_argument("--data", type=Path, help="folder of the running controller")
     parser.add_argument(
-        "--token-file", metavar="FILE", type=Path, help="token to show, where access is declared"
+        "--token-file",
+        metavar="FILE",
+        type=Path,
+        help="token to show, where access is declared (default: PARITAS_TOKEN_FILE)",
     )
+    parser.add_argument("--ca", metavar="FILE", type=Path, help="whom to trust; without it there is no TLS")
     parser.add_argument("--json", action="store_true", help="write one JSON object")
 
 

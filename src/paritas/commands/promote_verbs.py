@@ -3,8 +3,6 @@
 import argparse
 import getpass
 import json
-import os
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -12,7 +10,7 @@ from pathlib import Path
 
 from paritas.clock import SystemClock
 from paritas.commands.floor_limits import load_with_floors
-from paritas.commands.places import DataFolder, default_folder
+from paritas.commands.output import say
 from paritas.commands.promote_report import Times, candidate_in, read_report, statement_from
 from paritas.commands.promote_text import (
     answer_dict,
@@ -22,6 +20,7 @@ from paritas.commands.promote_text import (
     promotion_dict,
     promotion_line,
 )
+from paritas.commands.reaching import reach_by_token
 from paritas.contracts.dump import canonical_json
 from paritas.contracts.durations import parse_duration
 from paritas.controller.promotion.evidence import LIMIT_BYTES, Evidence, read_evidence, sign_statement
@@ -200,12 +199,12 @@ def _say(arguments: argparse.Namespace, answer: Answer) -> int:
 
 
 def _write(arguments: argparse.Namespace, told: Mapping[str, object], text: str) -> None:
-    sys.stdout.write((json.dumps(told, indent=2, allow_nan=False) if arguments.json else text) + "\n")
+    say((json.dumps(told, indent=2, allow_nan=False) if arguments.json else text) + "\n")
 
 
 def _client(arguments: argparse.Namespace) -> PromotionClient:
-    folder = DataFolder(arguments.data or default_folder(os.environ))
-    return PromotionClient(arguments.target or folder.running().target, token_file=arguments.token_file)
+    reach = reach_by_token(arguments)
+    return PromotionClient(reach.target, tls=reach.tls, token_file=reach.token_file)
 
 
 def _actor(arguments: argparse.Namespace) -> str:

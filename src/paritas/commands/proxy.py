@@ -197,8 +197,10 @@ async def _serve(proxy: "Proxy", host: str, port: int, *, upstream: str) -> None
         site = web.TCPSite(runner, host, port)
         try:
             await site.start()
-        except OSError as error:
-            reason = error.strerror or str(error)
+        except (OSError, UnicodeError) as error:
+            reason = (
+                (error.strerror or str(error)) if isinstance(error, OSError) else "not the name of a host"
+            )
             raise UsageError(f"--listen {host}:{port}: {reason}", hint="choose a free port") from error
         sys.stdout.write(_ready(proxy, runner, upstream))
         sys.stdout.flush()

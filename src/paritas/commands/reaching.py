@@ -18,6 +18,7 @@ __all__ = [
     "add_identity_options",
     "add_reach_options",
     "own_reach",
+    "reach_by_token",
     "reach_of",
     "reach_to",
     "tls_files",
@@ -74,15 +75,39 @@ def reach_of(arguments: argparse.Namespace) -> Reach:
     UsageError
         No address is given and nothing runs in the folder.
     """
+    target, own = _where(arguments)
+    return reach_to(target, arguments, token_file=own)
+
+
+def reach_by_token(arguments: argparse.Namespace) -> Reach:
+    """Return how to reach the controller by token and authority alone: where ``--key`` is another key.
+
+    Raises
+    ------
+    UsageError
+        No address is given and nothing runs in the folder.
+    """
+    from paritas.controller.config import TlsFiles
+
+    target, own = _where(arguments)
+    return Reach(target, _token_file(arguments) or own, TlsFiles(ca=arguments.ca) if arguments.ca else None)
+
+
+def _where(arguments: argparse.Namespace) -> tuple[str, Path | None]:
+    """The address, and the token of the folder's owner if the address is the folder's."""
     folder = DataFolder(arguments.data or default_folder(os.environ))
     own = folder.token if not arguments.target and folder.token.exists() else None
-    return reach_to(arguments.target or folder.running().target, arguments, token_file=own)
+    return arguments.target or folder.running().target, own
+
+
+def _token_file(arguments: argparse.Namespace) -> Path | None:
+    named = arguments.token_file or os.environ.get("PARITAS_TOKEN_FILE")
+    return Path(named) if named else None
 
 
 def reach_to(target: str, arguments: argparse.Namespace, *, token_file: Path | None = None) -> Reach:
     """Return how to reach a controller at an address, with the options of `add_identity_options`."""
-    named = arguments.token_file or os.environ.get("PARITAS_TOKEN_FILE")
-    return Reach(target, Path(named) if named else token_file, tls_files(arguments))
+    return Reach(target, _token_file(arguments) or token_file, tls_files(arguments))
 
 
 def own_reach(arguments: argparse.Namespace, folder: DataFolder, target: str) -> Reach:

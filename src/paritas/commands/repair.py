@@ -2,12 +2,12 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paritas.commands.output import say
 from paritas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -59,9 +59,15 @@ def run(arguments: argparse.Namespace) -> int:
     from paritas.contracts.load import load_named
     from paritas.detectors.cap import recommend_cap
     from paritas.detectors.repair import price_repairs
+    from paritas.detectors.sampling import is_sample
 
     contract = load_named(arguments.contract)
     outcomes = _outcomes(contract, arguments)
+    if is_sample(outcomes):
+        raise UsageError(
+            "some sequences were recorded with a sampling_probability below 1, and prices are of all sequences",
+            hint="give a recording of every sequence",
+        )
     by_group = contract.compare.unit == "group"
     reward_range = contract.budget and contract.budget.reward_range
     prices = price_repairs(outcomes, by_group=by_group, reward_range=reward_range or (0.0, 1.0))
@@ -99,7 +105,7 @@ def _write_json(prices: "Sequence[Price]", cap: "Recommendation | None") -> None
         "repairs": [{"name": str(p.repair), **asdict(p)} for p in prices],
         "recommended_cap": None if cap is None else {**asdict(cap), "says": str(cap)},
     }
-    sys.stdout.write(json.dumps(told, indent=2, allow_nan=False) + "\n")
+    say(json.dumps(told, indent=2, allow_nan=False) + "\n")
 
 
 def _show(prices: "Sequence[Price]", cap: "Recommendation | None") -> None:

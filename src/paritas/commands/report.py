@@ -1,7 +1,5 @@
 """How verdicts, causes and accounting look in a terminal."""
 
-import os
-import sys
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from math import isfinite
@@ -13,6 +11,7 @@ from rich.table import Table
 
 from paritas.commands.offline import Judgement
 from paritas.commands.offline_refit import RefitResult, refit_line
+from paritas.commands.patient_console import PatientConsole
 from paritas.contracts.floors import floor_notes
 from paritas.detectors.lengths import shortest_of
 from paritas.detectors.refit import RefitState
@@ -65,21 +64,10 @@ def state_text(state: State) -> str:
     return f"[{COLOURS[state]}]{state.value}[/]"
 
 
-class _Patient(Console):
-    """A console whose reader may leave, as `head` does: the exit code stays that of the judgement.
-
-    Rich would exit with 1 there, which to a caller means "violated".
-    """
-
-    def on_broken_pipe(self) -> None:
-        """Say no more."""
-        self.quiet = True
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def wide_console() -> Console:
     """A console that never cuts a number: a table row may be longer than a narrow terminal."""
-    return _Patient(width=max(Console().width, WIDTH), soft_wrap=True, highlight=False)
+    size = Console().size  # both are given: with a width alone rich takes 80 columns of TERM=dumb, and cuts
+    return PatientConsole(width=max(size.width, WIDTH), height=size.height, soft_wrap=True, highlight=False)
 
 
 def verdict_table(verdicts: Iterable[Verdict]) -> Table:

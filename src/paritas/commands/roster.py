@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paritas.commands.listen_option import listen_address
 from paritas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -71,7 +72,11 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
         help="how often an unchanged roster is told (default: 30s)",
     )
     parser.add_argument(
-        "--health", metavar="HOST:PORT", default="", help="serve /healthz, /readyz and /metrics"
+        "--health",
+        type=listen_address,
+        metavar="HOST:PORT",
+        default="",
+        help="serve /healthz, /readyz and /metrics",
     )
 
 

@@ -34,8 +34,9 @@ def _add_common(parser: argparse.ArgumentParser, *, default: object = None) -> N
         metavar="FILE",
         type=Path,
         default=default,
-        help="token to show, where access is declared",
+        help="token to show, where access is declared (default: PARITAS_TOKEN_FILE)",
     )
+    add("--ca", metavar="FILE", type=Path, default=default, help="whom to trust; without it there is no TLS")
     add("--json", action="store_true", default=default or False, help="write one JSON object")
 
 

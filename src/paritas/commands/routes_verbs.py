@@ -2,11 +2,10 @@
 
 import argparse
 import json
-import os
 import sys
 
 from paritas.clock import NS_PER_S, SystemClock
-from paritas.commands.places import DataFolder, default_folder
+from paritas.commands.reaching import reach_by_token
 from paritas.commands.routes_text import (
     audit_dict,
     audit_line,
@@ -79,8 +78,8 @@ def _say(arguments: argparse.Namespace, made: Override) -> int:
 
 
 def _admin(arguments: argparse.Namespace) -> RouteAdmin:
-    target = arguments.target or DataFolder(arguments.data or default_folder(os.environ)).running().target
-    return RouteAdmin(target, token_file=arguments.token_file)
+    reach = reach_by_token(arguments)
+    return RouteAdmin(reach.target, tls=reach.tls, token_file=reach.token_file)
 
 
 def _lasts_s(text: str) -> float:

@@ -1,6 +1,7 @@
 """`paritas scrape`: one look at an engine's own metrics, whatever version named them."""
 
 import argparse
+import http.client
 import json
 import math
 import sys
@@ -75,7 +76,7 @@ def _fetched(url: str) -> str:
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310 -- http or https, checked
             body: bytes = answer.read(LIMIT_BYTES + 1)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         hint = "is the engine up, and does it tell metrics?"
         raise TransientError(f"{url}: {_reason(error)}", hint=hint) from error
     if len(body) > LIMIT_BYTES:
@@ -86,6 +87,8 @@ def _fetched(url: str) -> str:
 def _reason(error: Exception) -> str:
     if isinstance(error, urllib.error.HTTPError):
         return f"HTTP {error.code} {error.reason}"
+    if isinstance(error, http.client.HTTPException) and not isinstance(error, OSError):
+        return "what answers there does not speak HTTP, or broke off"
     inner = error.reason if isinstance(error, urllib.error.URLError) else error
     return str(getattr(inner, "strerror", None) or inner)
 

@@ -3,12 +3,14 @@
 import signal
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import FrameType
 
 __all__ = ["signals", "stop_signals"]
 
 Event = threading.Event
+Handler = Callable[[int, FrameType | None], object] | int | None
 END = b"\0"  # no signal has this number
 
 
@@ -40,18 +42,22 @@ def _setting(events: Mapping[int, Event]) -> Iterator[None]:
     with heard, told:
         told.setblocking(False)
         relay = threading.Thread(target=_relay, args=(heard, events), name="signals", daemon=True)
-        relay.start()
+        # First, as it raises where it must not be called: in any thread but the main one.
         woken_before = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
-        before = {number: signal.signal(number, _nothing) for number in events}
+        before: dict[int, Handler] = {}
         try:
+            for number in events:
+                before[number] = signal.signal(number, _nothing)
+            relay.start()
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
             signal.set_wakeup_fd(woken_before)
-            told.setblocking(True)
-            told.send(END)
-            relay.join()
+            if relay.is_alive():
+                told.setblocking(True)
+                told.send(END)
+                relay.join()
+            for number, handler in before.items():  # last: the one before may raise KeyboardInterrupt
+                signal.signal(number, handler)
 
 
 def _nothing(number: int, frame: object) -> None:

@@ -4,12 +4,13 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paritas.commands.console import say
 from paritas.commands.floor_limits import add_floor_options, contract_watch, floor_lines
 from paritas.commands.live_options import (
     NOWHERE,
@@ -48,6 +49,11 @@ class Up:
     def announce(self, contract: "Contract") -> None:
         """Tell the other commands where this instance can be reached, and what it judges by."""
         self.folder.announce(Running(os.getpid(), self.target, contract.name, self.numbers.page))
+
+    def renew(self, contract: "Contract") -> None:
+        """Announce another contract, where the disk takes it: the old announcement names the right addresses."""
+        with suppress(OSError):
+            self.announce(contract)
 
 
 def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -97,8 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         running(contract, folder, **told, metrics=places_of(arguments)) as up,
         notifying(arguments.notify, folder, Reach(up.target)),
     ):
-        sys.stdout.write(_ready(up, contract))
-        sys.stdout.flush()
+        say(_ready(up, contract))
         up.loop.on_published = _say
         up.numbers.desk.contracts = watch.counts
         up.loop.on_turn = Reloading(
@@ -107,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
             asked=asked,
             clock=clock,
             refuses=partial(_bound, contract) if routes else None,
-            on_applied=up.announce,
+            on_applied=up.renew,
         )
         up.loop.run(stop)
     sys.stdout.write(_farewell(up))
@@ -175,9 +180,7 @@ def _append(log: "EventLog", record: "WireRecord") -> None:
 
 def _say(escalations: "Sequence[Escalation]") -> None:
     """One line an escalation on the console; subscribers get the whole of it."""
-    for escalation in escalations:
-        sys.stdout.write(f"{escalation.severity.value:8} {escalation.summary}\n")
-    sys.stdout.flush()
+    say("".join(f"{told.severity.value:8} {told.summary}\n" for told in escalations))
 
 
 def _ready(up: Up, contract: "Contract") -> str:

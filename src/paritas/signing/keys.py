@@ -33,7 +33,13 @@ def key_pair(private: Path, public: Path) -> None:
     key, encoding = Ed25519PrivateKey.generate(), pem.Encoding.PEM
     secret = key.private_bytes(encoding, pem.PrivateFormat.PKCS8, pem.NoEncryption())
     _write_new(private, secret, 0o600)
-    _write_new(public, key.public_key().public_bytes(encoding, pem.PublicFormat.SubjectPublicKeyInfo), 0o644)
+    try:
+        _write_new(
+            public, key.public_key().public_bytes(encoding, pem.PublicFormat.SubjectPublicKeyInfo), 0o644
+        )
+    except UsageError:
+        private.unlink()  # of no use alone, and in the way of the next try
+        raise
 
 
 def private_key(path: Path) -> "Ed25519PrivateKey":
@@ -110,5 +116,5 @@ def _write_new(path: Path, content: bytes, mode: int) -> None:
 
 
 def _refused(path: Path, error: OSError) -> UsageError:
-    hint = NEVER_HINT if isinstance(error, FileExistsError) else ""
+    hint = NEVER_HINT if isinstance(error, FileExistsError | FileNotFoundError) else ""
     return UsageError(f"{path}: cannot be written: {error.strerror}", hint=hint)

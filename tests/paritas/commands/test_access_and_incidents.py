@@ -55,6 +55,9 @@ def test_with_tls_for_others_the_owner_has_a_socket(tmp_path):
             assert (data / "controller.sock").stat().st_mode & 0o777 == 0o600
             reached = ("--target", target, "--ca", pki.ca)
             assert run("incidents", "list", *reached).stdout.startswith("incident-1 ")
+            for place in (reached, ("--data", data)):
+                assert run("routes", *place).stdout == "no policy is routed here\n"
+                assert run("promote", "status", *place).stdout == "no promotion\n"
         finally:
             process.terminate()
             process.communicate(timeout=START_S)
@@ -83,6 +86,20 @@ def test_the_owner_of_the_folder_needs_no_token_and_others_do(guarded):
     assert reader.stdout.startswith("incident-1  firing     warning  token-tv all  ")
     refused = run("incidents", "ack", "incident-1", "--target", target, "--token-file", token)
     assert refused.stderr == "[permanent] reader is subscriber; this takes actor\n"
+
+
+@pytest.mark.parametrize("words", [("routes",), ("promote", "status")])
+def test_routes_and_promotions_too_are_the_owners_without_a_token(guarded, words, monkeypatch):
+    data, target, token = guarded
+    assert run(*words, "--data", data).returncode == 0
+    stranger = run(*words, "--target", target)
+    assert (stranger.returncode, stranger.stderr) == (
+        1,
+        "[permanent] no token or certificate of a known name was shown\n",
+    )
+    assert run(*words, "--target", target, "--token-file", token).returncode == 0
+    monkeypatch.setenv("PARITAS_TOKEN_FILE", str(token))
+    assert run(*words, "--target", target).returncode == 0
 
 
 def test_a_person_acknowledges_silences_and_ends_it(guarded):

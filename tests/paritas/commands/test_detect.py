@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from command_runs import recording, run, until
+from command_runs import DEADLINE_S, recording, run, until
 
 from paritas.agent.eventlog import Cursor, EmbeddedLog, EmbeddedReader, LogSettings, SyncMode
 from paritas.clock import ManualClock, SystemClock
@@ -74,7 +74,7 @@ def controller(data):
         assert line.startswith("escalations: 127.0.0.1:"), line
         yield line.split()[1]
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=DEADLINE_S) == 0
     finally:
         process.kill()
         process.wait()

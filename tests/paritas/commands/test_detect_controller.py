@@ -184,7 +184,7 @@ def test_up_takes_a_contract_over_too(tmp_path):
         service.process.send_signal(signal.SIGHUP)
         address = service.word("  metrics:")
         until(lambda: 'contract_info{contract="other",version="1.1.0"' in asked(address)[1])
-        assert '"contract": "other"' in (tmp_path / "d/running.json").read_text()
+        until(lambda: '"contract": "other"' in (tmp_path / "d/running.json").read_text())
         code, out, err, _ = service.end()
     assert (code, err) == (0, "")
     assert out.startswith("judging by other 1.1.0 now")

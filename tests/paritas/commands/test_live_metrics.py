@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from command_runs import recording, run, service, until
+from odd_servers import NO_HTTP, speaking
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from pair_factory import BY_REPLICA, EVERYTHING, both, clause, contract
 
@@ -27,12 +28,12 @@ from paritas.commands.live_reading import (
     reading_of,
 )
 from paritas.commands.offline import judge
-from paritas.commands.peer_view import page_of, peer_values
+from paritas.commands.peer_view import follow_peers, page_of, peer_values
 from paritas.commands.places import DataFolder
 from paritas.contracts.model import Refit
 from paritas.detectors.pipeline import Detector
 from paritas.detectors.rosetta import METRICS
-from paritas.errors import UsageError
+from paritas.errors import TransientError, UsageError
 from paritas.otlp_http import target_of
 
 
@@ -293,6 +294,12 @@ def test_the_push_has_the_refit_gate_by_reason():
     assert told == {("accepted", "not_refuted"): 1, ("rejected", "refuted"): 1}
     assert metrics["paritas.refit.held"].gauge.data_points[0].as_double == 1.0
     assert metrics["paritas.refit.tests"].sum.data_points[0].as_int == 3
+
+
+def test_a_page_that_speaks_no_http_is_one_clear_error():
+    with speaking(NO_HTTP[0]) as url, pytest.raises(TransientError) as caught:
+        follow_peers(url, clock=ManualClock(), every_s=1.0, count=1)
+    assert caught.value.render() == f"[transient] {url}: SSH-2.0-somewhere\n  hint: is it up, with --metrics?"
 
 
 # ---- the peers, each way they are shown

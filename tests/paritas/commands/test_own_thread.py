@@ -20,7 +20,7 @@ class Worker(OwnThread):
 
 def test_it_works_from_entering_to_leaving():
     with Worker() as worker:
-        assert worker.began.wait(timeout=10)
+        assert worker.began.wait(timeout=60)
         assert "paritas-worker" in [thread.name for thread in threading.enumerate()]
         assert worker.ends == 0
     assert worker.ends == 1

@@ -165,6 +165,13 @@ def test_a_taken_port_is_said(tmp_path):
     assert done.stderr.endswith("\n  hint: choose a free port\n")
 
 
+def test_a_host_that_is_none_is_said(tmp_path):
+    safe = {"HOME": str(tmp_path), "PARITAS_TOKEN_SECRET": "x"}
+    done = run("proxy", "--upstream", "http://127.0.0.1:1", "--listen", "a..b:0", env=safe)
+    assert (done.returncode, done.stdout) == (64, "")
+    assert done.stderr == "[usage] --listen a..b:0: not the name of a host\n  hint: choose a free port\n"
+
+
 @pytest.mark.parametrize(
     "text", ["", "http://", "http://a:b", "ftp://a", "http://u:p@a", "http://a?x", "http://a#x", "//a"]
 )

@@ -122,6 +122,24 @@ def test_nothing_that_pairs_is_one_clear_error(contract):
     assert done.stderr == "[usage] nothing pairs\n  hint: paritas check says why, sequence by sequence\n"
 
 
+def test_a_sample_has_no_price_and_no_cap(tmp_path):
+    """What was kept is not what there is: a bias certified from plain means would be that of the kept ones."""
+    path, serve = tmp_path / "mine.yaml", tmp_path / "serve.jsonl"
+    path.write_text(CONTRACT.replace("  clauses:", "  compare: {sampling: {at_least: 0.5}}\n  clauses:"))
+    with gzip.open(recording("top_p.serve"), "rt") as file:
+        rows = [json.loads(line) | {"sampling_probability": 0.5} for line in file]
+    serve.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    files = ("--serve", serve, "--train", recording("top_p.train"))
+    done = run("repair", path, *files)
+    assert (done.returncode, done.stdout) == (64, "")
+    assert done.stderr == (
+        "[usage] some sequences were recorded with a sampling_probability below 1, and prices are of all sequences\n"
+        "  hint: give a recording of every sequence\n"
+    )
+    code, judged = run_json("check", path, *files)
+    assert (code, judged["recommended_cap"]) == (1, None)
+
+
 def test_check_recommends_a_cap_where_a_bias_is_violated(contract):
     code, judged = run_json("check", contract, *TOP_P)
     assert code == 1

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_runs import run, run_json
+from odd_servers import NO_HTTP, speaking
 
 from paritas.commands.scrape import metrics_url
 from paritas.errors import UsageError
@@ -72,6 +73,17 @@ def test_what_is_wrong_is_said():
     assert (nobody.returncode, nobody.stderr) == (
         1,
         f"[transient] {url}/metrics: Connection refused{hint}",
+    )
+
+
+@pytest.mark.parametrize("words", NO_HTTP, ids=["other", "broken"])
+def test_what_speaks_no_http_is_one_clear_error(words):
+    with speaking(words) as url:
+        done = run("scrape", "--url", url)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"[transient] {url}/metrics: what answers there does not speak HTTP, or broke off\n"
+        "  hint: is the engine up, and does it tell metrics?\n"
     )
 
 

@@ -69,3 +69,52 @@ print(came, [thread.name for thread in threading.enumerate()], signal.set_wakeup
 
 def test_the_handlers_before_are_put_back_and_the_thread_ends():
     assert said(PUT_BACK) == "True []\n['ours'] ['MainThread'] -1\n"
+
+
+IN_A_THREAD = """
+import signal, threading
+from pathlib import Path
+from paritas.commands.signals import signals
+told = []
+def enter():
+    try:
+        with signals():
+            pass
+    except ValueError as error:
+        told.append(str(error).split(" only")[0])
+before = len(list(Path("/proc/self/fd").iterdir()))
+thread = threading.Thread(target=enter)
+thread.start()
+thread.join()
+left = [thread.name for thread in threading.enumerate()]
+print(told, left, signal.set_wakeup_fd(-1), len(list(Path("/proc/self/fd").iterdir())) - before)
+"""
+
+
+def test_outside_of_the_main_thread_it_is_an_error_that_leaves_nothing_behind():
+    assert said(IN_A_THREAD) == "['set_wakeup_fd'] ['MainThread'] -1 0\n"
+
+
+INTERRUPTED = """
+import os, signal, threading
+from paritas.commands.signals import stop_signals
+def interrupt(number, frame):
+    if number == signal.SIGTERM:  # the last that is put in place
+        os.kill(os.getpid(), signal.SIGTERM)
+    return original(number, frame)
+original, signal.signal = signal.signal, interrupt
+def ends(*_):
+    raise KeyboardInterrupt
+original(signal.SIGTERM, ends)
+try:
+    with stop_signals():
+        print("inside")
+except KeyboardInterrupt:
+    pass
+left = [thread.name for thread in threading.enumerate()]
+print(left, signal.set_wakeup_fd(-1), signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+"""
+
+
+def test_an_interrupt_while_it_begins_leaves_nothing_behind():
+    assert said(INTERRUPTED) == "['MainThread'] -1 True\n"

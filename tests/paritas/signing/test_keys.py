@@ -20,6 +20,20 @@ def test_a_private_key_that_others_can_read_is_refused(tmp_path):
     assert key_id(private_key(path).public_key()) == key_id(public_key(tmp_path / "p.pem"))
 
 
+def test_a_pair_is_made_whole_or_not_at_all(tmp_path):
+    with pytest.raises(UsageError) as caught:
+        key_pair(tmp_path / "k.pem", tmp_path / "trusted" / "p.pem")
+    assert caught.value.render() == (
+        f"[usage] {tmp_path}/trusted/p.pem: cannot be written: No such file or directory\n"
+        "  hint: keys are never overwritten: name new files, in a folder that is there"
+    )
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(UsageError):
+        key_pair(tmp_path / "k.pem", tmp_path / "k.pem")
+    assert list(tmp_path.iterdir()) == []
+    key_pair(tmp_path / "k.pem", tmp_path / "p.pem")
+
+
 def test_trusted_keys_of_a_file_and_of_a_folder(tmp_path):
     folder = tmp_path / "trusted"
     folder.mkdir()
