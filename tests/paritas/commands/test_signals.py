@@ -103,6 +103,7 @@ def interrupt(number, frame):
         os.kill(os.getpid(), signal.SIGTERM)
     return original(number, frame)
 original, signal.signal = signal.signal, interrupt
+before = signal.getsignal(signal.SIGINT)  # ignored where a shell started all this in the background
 def ends(*_):
     raise KeyboardInterrupt
 original(signal.SIGTERM, ends)
@@ -112,7 +113,7 @@ try:
 except KeyboardInterrupt:
     pass
 left = [thread.name for thread in threading.enumerate()]
-print(left, signal.set_wakeup_fd(-1), signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+print(left, signal.set_wakeup_fd(-1), signal.getsignal(signal.SIGINT) is before)
 """
 
 
