@@ -6,6 +6,7 @@ from pathlib import Path
 
 import yaml
 from deploy.helm_setup import CHART, ROOT, helm
+from system.kubernetes_api import RefusedError
 from system.otel_parts import wait_until
 
 EXAMPLES = ROOT / "examples" / "kubernetes-sidecar"
@@ -125,3 +126,12 @@ def asking(name):
     made = pod()
     made["metadata"]["labels"] = {"try": name}
     return made
+
+
+def refusal(born, asked):
+    """Why the API server refuses a pod that `born` asks for; empty if it takes it."""
+    try:
+        born(asked)
+    except RefusedError as error:
+        return str(error)
+    return ""

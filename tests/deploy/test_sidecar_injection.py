@@ -15,6 +15,7 @@ from deploy.sidecar_parts import (
     names,
     places,
     pod,
+    refusal,
     renamed,
     variables,
 )
@@ -24,8 +25,7 @@ from system.otel_parts import wait_until
 
 from paritas.commands.agent_config import read_agent_config
 
-TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"
-CONFIG = "paritas.dev/agent-config"
+TOKEN, CONFIG = "/var/run/secrets/kubernetes.io/serviceaccount", "paritas.dev/agent-config"
 VOLUMES = ["paritas-agent-config", "paritas-run", "paritas-spool", "paritas-tmp", "paritas-no-token"]
 
 
@@ -293,14 +293,6 @@ def test_pod_security_restricted_admits_it_where_it_admits_the_engine(api, names
     said = refusal(born, pod())
     assert 'container "engine" must set' in said
     assert "paritas-agent" not in said
-
-
-def refusal(born, asked):
-    try:
-        born(asked)
-    except RefusedError as error:
-        return str(error)
-    return ""
 
 
 def test_a_quota_counts_the_agent_and_says_so(api, namespace, born):

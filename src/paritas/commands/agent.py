@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paritas.commands.console import complain, say
+from paritas.commands.console import complain, say_now
 
 if TYPE_CHECKING:
     from paritas.agent.agent import Agent
@@ -92,7 +92,7 @@ def _say(error: "ParitasError | None", path: Path) -> None:
 def _tell(text: str) -> None:
     """Say it to whoever still listens: spans come, and must be kept, whether or not anybody reads along."""
     with suppress(BrokenPipeError):
-        say(text)
+        say_now(text)
 
 
 def _ready(agent: "Agent") -> str:

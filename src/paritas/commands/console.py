@@ -3,11 +3,11 @@
 import sys
 from contextlib import suppress
 
-__all__ = ["complain", "say"]
+__all__ = ["complain", "say_now"]
 
 
-def say(text: str) -> None:
-    """Write to standard output now.
+def say_now(text: str) -> None:
+    """Write to standard output now; `output.say` is for what a command answers at its end.
 
     Raises
     ------

@@ -8,7 +8,7 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from paritas.clock import Clock
-from paritas.commands.console import complain, say
+from paritas.commands.console import complain, say_now
 from paritas.contracts.model import Contract
 from paritas.errors import ParitasError
 
@@ -161,5 +161,5 @@ class Reloading:
 
     def _tell(self, contract: Contract) -> None:
         self._counts.applied += 1
-        say(f"judging by {contract.name} {contract.version} now, from the log's oldest record on\n")
+        say_now(f"judging by {contract.name} {contract.version} now, from the log's oldest record on\n")
         self._on_applied(contract)

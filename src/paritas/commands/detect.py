@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paritas.commands.console import say
+from paritas.commands.console import say_now
 from paritas.commands.floor_limits import add_floor_options, contract_watch, floor_lines, load_with_floors
 from paritas.commands.live_options import Exposed, add_metrics_options, exposed, places_of
 from paritas.commands.places import DataFolder, default_folder
@@ -125,8 +125,8 @@ def _run_here(watch: "ContractWatch", arguments: argparse.Namespace) -> int:
     with signals() as (stop, asked), _loop(watch, arguments, stop, asked) as loop:
         if loop is None:  # told to stop before the log could be opened
             return 0
-        say(f"judging {_place(arguments)} by {loop.contract.name} {loop.contract.version}\n")
-        say(floor_lines(loop.contract))
+        say_now(f"judging {_place(arguments)} by {loop.contract.name} {loop.contract.version}\n")
+        say_now(floor_lines(loop.contract))
         loop.run(stop)
         sys.stdout.write(
             f"judged {loop.decoder.received} records: {sum(loop.detector.evaluator.reasons.values())} sequences, "
@@ -197,7 +197,7 @@ def _exposed(
     if numbers.page:
         from paritas.commands.grpc_health import ControllerProbe, HealthClient
 
-        say(f"metrics on http://{numbers.page}/metrics\n")
+        say_now(f"metrics on http://{numbers.page}/metrics\n")
         client = stack.enter_context(HealthClient(reach))
         stack.enter_context(ControllerProbe(client, numbers.desk.state, clock=clock))
     return numbers

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paritas.commands.console import say
+from paritas.commands.console import say_now
 from paritas.commands.floor_limits import add_floor_options, contract_watch, floor_lines
 from paritas.commands.live_options import (
     NOWHERE,
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         running(contract, folder, **told, metrics=places_of(arguments)) as up,
         notifying(arguments.notify, folder, Reach(up.target)),
     ):
-        say(_ready(up, contract))
+        say_now(_ready(up, contract))
         up.loop.on_published = _say
         up.numbers.desk.contracts = watch.counts
         up.loop.on_turn = Reloading(
@@ -180,7 +180,7 @@ def _append(log: "EventLog", record: "WireRecord") -> None:
 
 def _say(escalations: "Sequence[Escalation]") -> None:
     """One line an escalation on the console; subscribers get the whole of it."""
-    say("".join(f"{told.severity.value:8} {told.summary}\n" for told in escalations))
+    say_now("".join(f"{told.severity.value:8} {told.summary}\n" for told in escalations))
 
 
 def _ready(up: Up, contract: "Contract") -> str:

@@ -14,7 +14,7 @@ from agent_scenes import recorded
 from command_runs import DEADLINE_S, until
 
 from paritas.agent.eventlog import EmbeddedReader
-from paritas.commands.console import complain, say
+from paritas.commands.console import complain, say_now
 from paritas.commands.console_log import ConsoleHandler
 from paritas.errors import UsageError
 from paritas.wire import WireRecord
@@ -51,11 +51,11 @@ def test_who_logs_or_complains_goes_on(opened, monkeypatch):
 def test_what_is_said_is_lost_to_a_full_disk_and_told_of_a_reader_who_left(monkeypatch):
     with stream_to(full()) as stream, monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", stream)
-        say("a\n")
+        say_now("a\n")
     with stream_to(unread()) as stream, monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", stream)
         with pytest.raises(BrokenPipeError):
-            say("a\n")
+            say_now("a\n")
 
 
 def configure(path, log):
