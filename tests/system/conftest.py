@@ -1,8 +1,7 @@
 """Real parts for the tests of this folder; each part has a module of its own here."""
 
-import gc
-
 import pytest
+from left_sockets import pytest_itemcollected, pytest_runtest_setup, pytest_sessionfinish  # noqa: F401
 
 REWRITTEN = ("agent_faults", "agent_process", "chain_process", "detector_faults")  # asserts outside of tests
 
@@ -53,15 +52,3 @@ def flink(tmp_path_factory):
         pytest.skip(reason)
     with FlinkCluster(tmp_path_factory.mktemp("flink")) as cluster:
         yield cluster
-
-
-@pytest.fixture
-def collected(caplog):
-    """Garbage warns in the test that made it, not in a later one or at the end of the session.
-
-    What was logged is forgotten first: a record may name an exception, and so hold the frames and sockets of it.
-    """
-    yield
-    for when in ("setup", "call"):
-        caplog.get_records(when).clear()
-    gc.collect()

@@ -3,7 +3,6 @@
 from collections import Counter
 from contextlib import closing
 
-import pytest
 from kafka import KafkaAdminClient
 
 from paritas.agent.eventlog.kafka_reader import KafkaReader
@@ -13,13 +12,6 @@ from paritas.clock import SystemClock
 from paritas.wire import Origin, WireRecord, origin_of, stamp
 
 CLOCK = SystemClock()
-# The client library leaves the sockets of failed connections to the garbage collector, which warns.
-LEFT_SOCKETS = [
-    pytest.mark.filterwarnings(
-        r"ignore:Exception ignored in. <(ssl.SSLSocket|socket.socket):pytest.PytestUnraisableExceptionWarning"
-    ),
-    pytest.mark.usefixtures("collected"),
-]
 
 
 def topic_name(request):

@@ -13,7 +13,7 @@ from free_ports import free_ports
 from kafka import KafkaProducer
 from system.control_process import Command, controller, target_of
 from system.flink_cluster import until
-from system.kafka_topics import CLOCK, LEFT_SOCKETS, fresh_topic
+from system.kafka_topics import CLOCK, fresh_topic
 from system.recorded_records import recorded_traces, records_of
 from system.safe_kafka import named_topic, settings_file
 
@@ -24,7 +24,7 @@ from paritas.controller.subscription import SubscriptionOptions
 from paritas.controller.topic import escalation_bytes
 from paritas.errors import TransientError
 
-pytestmark = [*LEFT_SOCKETS, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture

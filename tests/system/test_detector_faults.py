@@ -13,13 +13,12 @@ from system.detector_faults import ChainCampaign
 from system.fault_places import KafkaPlace
 from system.fault_rounds import OUTAGE_S, SEED, campaigns
 from system.fault_volume import volume
-from system.kafka_topics import LEFT_SOCKETS
 
 from paritas.records import State
 
 HOW = ("pause", "kill")[SEED % 2]
 
-pytestmark = [*LEFT_SOCKETS, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ pytest.importorskip("kafka", reason="kafka-python is not installed (pip install 
 from kafka import KafkaProducer, TopicPartition
 from system.kafka_topics import (
     CLOCK,
-    LEFT_SOCKETS,
     admin_of,
     fresh_topic,
     numbered,
@@ -32,8 +31,6 @@ from paritas.agent.eventlog.kafka_shipper import KafkaShipper
 from paritas.agent.eventlog.kafka_topic import ensure_topic
 from paritas.errors import PermanentError
 from paritas.wire import Origin, WireRecord
-
-pytestmark = LEFT_SOCKETS
 
 
 @pytest.fixture

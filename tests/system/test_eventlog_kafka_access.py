@@ -13,7 +13,7 @@ pytest.importorskip("kafka", reason="kafka-python is not installed (pip install 
 from free_ports import free_ports
 from kafka.admin import ConfigResource, ConfigResourceType
 from system.kafka_broker import PASSWORD
-from system.kafka_topics import CLOCK, LEFT_SOCKETS, admin_of, fresh_topic, numbered, topic_name
+from system.kafka_topics import CLOCK, admin_of, fresh_topic, numbered, topic_name
 
 from paritas.agent.eventlog.kafka_errors import KafkaProblem
 from paritas.agent.eventlog.kafka_log import KafkaLog
@@ -28,8 +28,6 @@ from paritas.agent.eventlog.kafka_settings import (
 from paritas.agent.eventlog.kafka_shipper import KafkaShipper
 from paritas.agent.eventlog.kafka_topic import describe_topic, ensure_topic
 from paritas.errors import ParitasError, TransientError, UsageError
-
-pytestmark = LEFT_SOCKETS
 
 
 @pytest.fixture

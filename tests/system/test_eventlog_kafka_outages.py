@@ -9,15 +9,13 @@ import pytest
 
 pytest.importorskip("kafka", reason="kafka-python is not installed (pip install 'paritas[kafka]')")
 
-from system.kafka_topics import CLOCK, LEFT_SOCKETS, fresh_topic, numbered, origins, read_topic
+from system.kafka_topics import CLOCK, fresh_topic, numbered, origins, read_topic
 
 from paritas.agent.eventlog.kafka_errors import KafkaProblem
 from paritas.agent.eventlog.kafka_reader import KafkaReader
 from paritas.agent.eventlog.kafka_shipper import KafkaShipper
 from paritas.errors import TransientError
 from paritas.wire import Origin
-
-pytestmark = LEFT_SOCKETS
 
 
 @pytest.fixture

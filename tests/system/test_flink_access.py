@@ -9,7 +9,7 @@ pytest.importorskip("kafka", reason="kafka-python is not installed (pip install 
 from system.control_process import Command
 from system.flink_job import environment
 from system.flink_setup import JAR_WORDS, VENV
-from system.kafka_topics import LEFT_SOCKETS, read_topic
+from system.kafka_topics import read_topic
 from system.recorded_records import recorded_traces, records_of
 from system.safe_kafka import named_topic, settings_file
 
@@ -17,7 +17,7 @@ from paritas.agent.eventlog.kafka_shipper import KafkaShipper
 from paritas.contracts.load import load_named
 
 DEADLINE_S = 110
-pytestmark = [*LEFT_SOCKETS, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture

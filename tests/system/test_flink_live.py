@@ -14,7 +14,7 @@ from kafka import KafkaProducer
 from system.control_process import controller, target_of
 from system.flink_cluster import until
 from system.flink_job import LiveJob, running_job, saved_bytes
-from system.kafka_topics import CLOCK, LEFT_SOCKETS, read_topic
+from system.kafka_topics import CLOCK, read_topic
 from system.recorded_records import recorded_traces, records_of
 
 from paritas.agent.eventlog import Cursor
@@ -29,7 +29,7 @@ from paritas.controller.topic import escalation_from
 from paritas.records import Phase
 
 DEADLINE_S = 110
-pytestmark = [*LEFT_SOCKETS, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture

@@ -17,13 +17,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor, SpanExportResult
-from system.kafka_topics import CLOCK, LEFT_SOCKETS, fresh_topic, origins, read_topic
+from system.kafka_topics import CLOCK, fresh_topic, origins, read_topic
 
 from paritas.agent.eventlog.kafka_settings import KafkaSettings
 from paritas.agent.otel_exporter import KafkaSpanExporter
 from paritas.wire import RECORD_LIMIT_BYTES
-
-pytestmark = LEFT_SOCKETS
 
 
 @pytest.fixture

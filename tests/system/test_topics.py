@@ -9,11 +9,8 @@ pytest.importorskip("kafka", reason="kafka-python is not installed (pip install 
 
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
-from system.kafka_topics import LEFT_SOCKETS
 
 from paritas.cli import main
-
-pytestmark = LEFT_SOCKETS
 
 
 def topics(broker, *more):
