@@ -220,6 +220,7 @@ class ChainCampaign(KafkaCampaign):
         """The detector's wall clock jumps a day ahead, and then back behind, while the log is silent."""
         self.detector.start()
         with self.loaded():
+            until(lambda: self.detector.judges, "the detector knows the right time")
             self.agent.stop()
         for jump_ns in (24 * HOUR_NS, -24 * HOUR_NS):
             self.detector.offset.write_text(str(jump_ns))
