@@ -14,6 +14,7 @@ from paritas.detectors.sequences import Key, Step, Taken
 __all__ = ["Cohorts"]
 
 NS = 1_000_000_000
+HELD_BACK = 10_000  # decided sequences that wait for their groups; beyond it the oldest group goes as it is
 
 
 @dataclass(slots=True)
@@ -23,6 +24,14 @@ class _Cohort:
     first_seen_ns: int
     undecided: int = 0
     decided: list[PairOutcome] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Group:
+    """A prompt group of which some known members are undecided."""
+
+    cohort: int
+    undecided: int = 0
 
 
 class Cohorts:
@@ -36,9 +45,11 @@ class Cohorts:
         A cohort with undecided members lets its decided ones go after this long.
     remembered : int
         Groups whose cohort is remembered.
+    by_group : bool
+        Groups are units: a decided member waits for those of its group that are known and undecided.
     """
 
-    def __init__(self, *, width_s: float, grace_s: float, remembered: int) -> None:
+    def __init__(self, *, width_s: float, grace_s: float, remembered: int, by_group: bool = False) -> None:
         self._width_ns = max(round(width_s * NS), 1)
         self._grace_ns = round(grace_s * NS)
         self._remembered = remembered
@@ -47,13 +58,24 @@ class Cohorts:
         self._whole: set[int] = set()  # cohorts without an undecided member
         self._groups: OrderedDict[Key, int] = OrderedDict()
         self._watermark_ns = -1
+        self._by_group = by_group
+        self._members: dict[Key, Key] = {}  # group of each sequence that waits
+        self._open: dict[Key, _Group] = {}
+        self._held: dict[Key, list[PairOutcome]] = {}  # decided members of open groups
+        self._held_back = 0
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        """A snapshot from before groups were waited for goes on without."""
+        none = {"_by_group": False, "_members": {}, "_open": {}, "_held": {}, "_held_back": 0}
+        vars(self).update(none | state)
 
     def take(self, taken: Taken, now_ns: int) -> Iterator[PairOutcome]:
         """Learn what a trace did; yield what it cannot be used for, then the cohorts that are over."""
         self._watermark_ns = max(self._watermark_ns, taken.event_ns)
         for step in taken.steps:
-            if step.first is not None:
+            if step.first is not None and step.key not in self._places:
                 self._admit(step.key, self._cohort_of(taken), now_ns)
+                self._expect(step.key, taken)
             if step.outcome is not None and step.extra:
                 yield step.outcome
             elif step.outcome is not None:
@@ -79,12 +101,21 @@ class Cohorts:
         self._cohorts.setdefault(number, _Cohort(now_ns)).undecided += 1
         self._whole.discard(number)
 
+    def _expect(self, key: Key, taken: Taken) -> None:
+        """Its group, if it is a unit, is not whole before this sequence is decided."""
+        if self._by_group and taken.group_id:
+            group = self._members[key] = taken.run_id, taken.group_id
+            self._open.setdefault(group, _Group(self._places[key])).undecided += 1
+
     def _cohort_of(self, taken: Taken) -> int:
         """Number of the start-time cohort; a group stays together in its first member's."""
         number = taken.event_ns // self._width_ns
         if not taken.group_id:
             return number
-        found = self._groups.setdefault((taken.run_id, taken.group_id), number)
+        group = taken.run_id, taken.group_id
+        if group in self._open:
+            return self._open[group].cohort
+        found = self._groups.setdefault(group, number)
         while len(self._groups) > self._remembered:
             self._groups.popitem(last=False)
         return found
@@ -93,9 +124,31 @@ class Cohorts:
         number = self._places.pop(key)
         cohort = self._cohorts[number]
         cohort.undecided -= 1
-        cohort.decided.append(outcome)
+        self._hold(key, cohort, outcome)
         if cohort.undecided == 0:
             self._whole.add(number)
+
+    def _hold(self, key: Key, cohort: _Cohort, outcome: PairOutcome) -> None:
+        """Let an outcome go into its cohort, or hold it back until its group is whole."""
+        group = self._members.pop(key, None)
+        if group is None:
+            cohort.decided.append(outcome)
+            return
+        self._held.setdefault(group, []).append(outcome)
+        self._held_back += 1
+        self._open[group].undecided -= 1
+        if self._open[group].undecided == 0:
+            cohort.decided += self._let_go(group)
+            del self._open[group]
+        while self._held_back > HELD_BACK:
+            oldest = next(iter(self._held))
+            self._cohorts[self._open[oldest].cohort].decided += self._let_go(oldest)
+
+    def _let_go(self, group: Key) -> list[PairOutcome]:
+        """Return what is held back of a group, no longer."""
+        outcomes = self._held.pop(group)
+        self._held_back -= len(outcomes)
+        return outcomes
 
     def _close(self, now_ns: int, open_from: int) -> Iterator[PairOutcome]:
         """Yield cohorts that ended before `open_from` and are decided, or whose grace is over."""

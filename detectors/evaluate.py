@@ -194,7 +194,8 @@ class Evaluator:
             told = tellers[starts[unit] : starts[unit + 1]]
             found = [self._plan(batch.outcomes[i]) for i in told]
             known = [plan for plan in found if plan is not None]
-            if len(known) < len(told) or (len(told) > 1 and any(map(batch.is_loss, told))):
+            is_own = len(told) > 1 or self.sampling.at_least is not None  # a loss there is folded by itself
+            if len(known) < len(told) or (is_own and any(map(batch.is_loss, told))):
                 return unit, plans
             plans += known
         return last, plans
@@ -256,7 +257,8 @@ class Evaluator:
         runs = batch.runs(told[~is_loss], plans, self.placement)
         if runs:
             event_ns = int(runs[0].event_ns[0])
-            yield from self._crossings(fold_alone(self.bank, runs), event_ns)
+            for changed in fold_alone(self.bank, runs):
+                yield from self._crossings(changed, event_ns)
 
     def _met(self, outcome: PairOutcome) -> Generator[Crossing, None, Plan]:
         """Note what is new about a pair; return its plan."""
@@ -272,7 +274,9 @@ class Evaluator:
             for clause in self._clauses_of(declared):
                 if clause.statistic == "pairing_rate":
                     index = self.row(clause, declared, name)
-                    yield from self.fold_value(index, 0.0, outcome.event_ns)
+                    weight = self.sampling.weight_of_loss(outcome, name)
+                    away = (1.0 - weight) * self.rows[index].limit  # from zero towards the limit
+                    yield from self.fold_value(index, away, outcome.event_ns)
 
     def fold_value(self, index: int, value: float, event_ns: int) -> Iterator[Crossing]:
         """Fold one value, in the statistic's unit, into one row."""

@@ -15,7 +15,7 @@ from paritas.detectors.topk import top_columns
 from paritas.exact import join_drifts
 from paritas.records import LogprobSemantics, PairReason, Sampling, Timings, TokenTrace, TopK
 
-__all__ = ["join_segments", "lost", "match", "semantics_agree", "weights_lag"]
+__all__ = ["join_segments", "lost", "lost_views", "match", "semantics_agree", "weights_lag"]
 
 LARGEST_LAG = 2**53  # exact as a float; what is further apart counts no versions
 
@@ -69,18 +69,19 @@ def match(inference: TokenTrace, train: TokenTrace, compare: Compare) -> PairOut
     lag = weights_lag(inference.weights_version, train.weights_version)
     if not _weights_agree(inference, train, lag, compare.weights_within):
         return _other_weights(inference, train, lag)
+    views = (inference, train)
     if not semantics_agree(inference.sampling, train.sampling):
         detail = f"inference {inference.sampling.semantics.value}, train {train.sampling.semantics.value}"
         law = {"law": _law_difference(inference.sampling, train.sampling)}
-        return replace(lost(inference, PairReason.SEMANTICS_MISMATCH), detail=detail, facts=law)
+        return replace(lost_views(views, PairReason.SEMANTICS_MISMATCH), detail=detail, facts=law)
     if len(inference) != len(train):
         detail = f"inference has {len(inference)} tokens, train has {len(train)}"
-        return replace(lost(inference, PairReason.LENGTH_MISMATCH), detail=detail)
+        return replace(lost_views(views, PairReason.LENGTH_MISMATCH), detail=detail)
     differing = np.flatnonzero(inference.token != train.token)
     if differing.size:
         facts = {"differing": float(differing.size), "shift": float(_shift_of(inference, train))}
         detail = f"first at position {int(differing[0])}, {differing.size} of {len(train)} tokens differ"
-        return replace(lost(inference, PairReason.TOKEN_MISMATCH), detail=detail, facts=facts)
+        return replace(lost_views(views, PairReason.TOKEN_MISMATCH), detail=detail, facts=facts)
     return _paired(inference, train, lag)
 
 
@@ -163,7 +164,7 @@ def _other_weights(inference: TokenTrace, train: TokenTrace, lag: int | None) ->
         detail += f", digests {inference.weights_digest!r} and {train.weights_digest!r}"
         if not _differ(inference.weights_version, train.weights_version):
             facts["digest"] = "differs"
-    return replace(lost(inference, PairReason.WEIGHTS_MISMATCH), detail=detail, facts=facts)
+    return replace(lost_views((inference, train), PairReason.WEIGHTS_MISMATCH), detail=detail, facts=facts)
 
 
 def _differ(one: str, other: str) -> bool:
@@ -228,3 +229,15 @@ def lost(trace: TokenTrace, reason: PairReason) -> PairOutcome:
         trace.attributes,
         detail=f"{trace.kernel.role.value} trace at position {trace.start}",
     )
+
+
+def lost_views(views: Sequence[TokenTrace], reason: PairReason) -> PairOutcome:
+    """Return the outcome of views of one sequence that are no pair: labels of all, the first one's word counts.
+
+    As in a pair: start and id are the first view's, the group is the first that is told.
+    """
+    attributes: dict[str, str] = {}
+    for view in reversed(views):
+        attributes |= view.attributes
+    group_id = next((view.group_id for view in views if view.group_id), "")
+    return replace(lost(views[0], reason), group_id=group_id, attributes=attributes)

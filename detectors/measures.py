@@ -19,6 +19,8 @@ from paritas.detectors.statistics import Mask, gradient_bias, token_bets, unit_v
 __all__ = ["Columns", "Measures", "measure"]
 
 Column = tuple[Clause, Slice]
+# A loss is told when its partner is given up, long after its group: no group can wait for it.
+BY_SEQUENCE = ("pairing_rate",)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,6 +47,11 @@ class Columns:
     conditional: tuple[int, ...]
     place: Mapping[tuple[str, str], int]
     sampled_at_least: float | None = None
+
+    @property
+    def by_sequence(self) -> NDArray[np.bool_]:
+        """Columns to which every sequence is a unit of its own, also in a prompt group, shape (c,)."""
+        return np.array([row.clause.statistic in BY_SEQUENCE for row in self.rows], dtype=bool)
 
     @classmethod
     def of(cls, asked: Sequence[Column], estimators: Mapping[str, Estimator]) -> "Columns":
@@ -83,16 +90,19 @@ class Measures:
     tokens : shape (n, c), int64
     on_tokens : shape (n, k, conditional columns)
         Factors of bets on tokens.
+    weights : shape (n,)
+        What each pair counts, and is drawn towards the limits by: 1, or v of `detectors.sampling`.
     """
 
     scaled: Floats
     tokens: NDArray[np.int64]
     on_tokens: Floats
+    weights: Floats
 
     @classmethod
     def joined(cls, parts: "Sequence[Measures]") -> "Measures":
         """Measures of all the pairs of some parts, of which there is at least one."""
-        names = ("scaled", "tokens", "on_tokens")
+        names = ("scaled", "tokens", "on_tokens", "weights")
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
@@ -106,7 +116,8 @@ def measure(batch: PairBatch, columns: Columns) -> Measures:
         tokens[:, i] = batch.counts(masks[row.name])
     asked = [columns.rows[i] for i in columns.conditional]
     bets = [multipliers_of(token_bets(batch, row.clause, masks[row.name], row.up)) for row in asked]
-    return Measures(scaled, tokens, np.stack(bets, axis=2) if bets else np.empty((len(batch), GRID.size, 0)))
+    on_tokens = np.stack(bets, axis=2) if bets else np.empty((len(batch), GRID.size, 0))
+    return Measures(scaled, tokens, on_tokens, np.ones(len(batch)))
 
 
 def _raw(batch: PairBatch, clause: Clause, mask: Mask, estimator: Estimator | None) -> Floats:

@@ -44,9 +44,10 @@ class PairerLimits:
         """Return a matcher within these bounds."""
         return Matcher(compare, remembered=self.remembered, waiting=self.waiting)
 
-    def cohorts(self) -> Cohorts:
+    def cohorts(self, compare: Compare) -> Cohorts:
         """Return cohorts within these bounds."""
-        return Cohorts(width_s=self.cohort_s, grace_s=self.grace_s, remembered=self.remembered)
+        bounds = {"width_s": self.cohort_s, "grace_s": self.grace_s}
+        return Cohorts(**bounds, remembered=self.remembered, by_group=compare.unit == "group")
 
 
 class Pairer:
@@ -62,7 +63,7 @@ class Pairer:
 
     def __init__(self, compare: Compare, limits: PairerLimits = PairerLimits()) -> None:
         self.matcher = limits.matcher(compare)
-        self.cohorts = limits.cohorts()
+        self.cohorts = limits.cohorts(compare)
 
     def process(self, trace: TokenTrace, now_ns: int) -> Iterator[PairOutcome]:
         """Take one trace; yield what it cannot be used for, then the cohorts that are over."""

@@ -20,6 +20,7 @@ from paritas.detectors.pairs import PairOutcome
 from paritas.detectors.refit import RefitGate, gated
 from paritas.detectors.rosetta import RecentRosetta
 from paritas.detectors.sequences import Taken
+from paritas.detectors.starts import believed
 from paritas.detectors.verdicts import verdict_of, verdicts
 from paritas.records import Escalation, Role, State, TokenStatus, TokenTrace, Verdict
 from paritas.wire import Gap, Roster
@@ -170,12 +171,11 @@ class Detector:
 
     def _matched(self, trace: TokenTrace, now_ns: int) -> Taken:
         self.pairer.cohorts.end(self.pairer.matcher.expire(now_ns))
-        return self.pairer.matcher.take(trace, now_ns)
+        return self.pairer.matcher.take(believed(trace, now_ns), now_ns)
 
     def _followed(self, taken: Taken, now_ns: int) -> Taken:
         self.pairer.cohorts.end(self.pairer.matcher.expire(now_ns))
-        self.pairer.matcher.follow(taken, now_ns)
-        return taken
+        return self.pairer.matcher.follow(taken, now_ns)
 
     def observe(self, takens: Iterable[Taken], now_ns: int) -> Iterator[Escalation]:
         """Take what the matching stage made of traces that came at one time, in the order of the log."""

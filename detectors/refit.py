@@ -29,6 +29,7 @@ from paritas.detectors.pairs import PairedTrace, PairOutcome
 from paritas.detectors.refit_process import RefitTest
 from paritas.detectors.rows import clauses_at
 from paritas.detectors.sampling import weight_of
+from paritas.detectors.slices import name_value
 from paritas.detectors.units import Batch
 
 __all__ = ["RefitGate", "RefitReason", "RefitState", "RefitStep", "RefitVerdict", "gated"]
@@ -292,7 +293,7 @@ class RefitGate:
             return self._plain, self._plain
         if len(self._replicas) < declared.at_most:
             self._replicas[replica] = None
-        value = f"{REPLICA}={replica}" if replica in self._replicas else f"{declared.name}=other"
+        value = name_value(REPLICA, replica) if replica in self._replicas else f"{declared.name}=other"
         return value, declared.name
 
     def _rolled_back(self, key: Key, pair: PairedTrace) -> tuple[Crossing, ...]:

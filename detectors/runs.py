@@ -95,15 +95,37 @@ def fold_run(bank: Bank, runs: Sequence[SliceRun], first: int, stop: int) -> int
     return change - first
 
 
-def fold_alone(bank: Bank, runs: Sequence[SliceRun]) -> Crossings:
-    """Fold one unit in, whatever it changes; return the rows whose state it changed."""
+def fold_alone(bank: Bank, runs: Sequence[SliceRun]) -> list[Crossings]:
+    """Fold one unit in, whatever it changes; return the rows whose state it changed, in order.
+
+    What its sequences tell one by one follows what they tell together.
+    """
+    (event_ns,) = {int(run.event_ns[0]) for run in runs}
     parts = [_alone(run) for run in runs]
-    rows, values, up, down, tokens, without = (np.concatenate(part) for part in zip(*parts, strict=True))
+    told = [np.concatenate(part) for part in zip(*parts, strict=True)]
+    turn = _turns(told[0])
+    return [
+        _fold_turn(bank, [part[turn == n] for part in told], event_ns)
+        for n in range(int(turn.max(initial=-1)) + 1)
+    ]
+
+
+def _fold_turn(bank: Bank, told: Sequence[NDArray[Any]], event_ns: int) -> Crossings:
+    """Fold what one unit tells rows, each of them once."""
+    rows, values, up, down, tokens, without = told
     known = ~np.isnan(values)
     bank.without[rows] += without
     bank.tokens[rows[known]] += tokens[known]
-    (event_ns,) = {int(run.event_ns[0]) for run in runs}
     return bank.multiply(rows[known], values[known], up[known], down[known], event_ns)
+
+
+def _turns(rows: Places) -> Places:
+    """How often each row stands before each place, shape of `rows`."""
+    order = np.argsort(rows, kind="stable")
+    first = np.flatnonzero(np.diff(rows[order], prepend=-1))
+    turns = np.empty_like(rows)
+    turns[order] = np.arange(len(rows)) - np.repeat(first, np.diff(np.append(first, len(rows))))
+    return turns
 
 
 def _alone(run: SliceRun) -> tuple[Places, Floats, Floats, Floats, Places, Places]:

@@ -11,6 +11,7 @@ mean of v (Hájek's ratio).
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from math import isnan, nan
 
 import numpy as np
@@ -20,7 +21,16 @@ from paritas.detectors.measures import Measures
 from paritas.detectors.pairs import PairedTrace, PairOutcome
 from paritas.detectors.rows import Row
 
-__all__ = ["LABEL", "SamplingBook", "anchor_of", "is_sample", "probability_of", "weigh", "weight_of"]
+__all__ = [
+    "LABEL",
+    "SamplingBook",
+    "anchor_of",
+    "is_drawn",
+    "is_sample",
+    "probability_of",
+    "weigh",
+    "weight_of",
+]
 
 LABEL = "sampling_probability"
 UNKNOWN_AT_MOST = 0.005  # a larger share of sequences nobody can weigh, and nothing passes
@@ -58,6 +68,17 @@ def is_sample(outcomes: Iterable[PairOutcome]) -> bool:
     return any(probability_of(outcome.attributes) not in (None, 1.0) for outcome in outcomes)
 
 
+def is_drawn(pair: PairedTrace, weight: float) -> bool:
+    """Whether a sequence belongs to a sample of all in which each has the least probability the contract declares.
+
+    Of those that were kept a share of `weight` does.  Which ones follows from their names alone, by another hash
+    than a sampler's, so that a replay draws the same.
+    """
+    name = f"{pair.run_id}\0{pair.sequence_id}".encode()
+    told = int.from_bytes(blake2b(name, digest_size=8, person=b"paritas window").digest())
+    return told < weight * 2.0**64
+
+
 def anchor_of(row: Row) -> float:
     """Where values are drawn to, on the test's scale: the limit, or zero where the limit binds both signs."""
     return float(row.scale.down(np.zeros(()))) if row.two_sided else row.tau
@@ -76,7 +97,7 @@ def weigh(measures: Measures, rows: Sequence[Row], pairs: Sequence[PairedTrace],
     drawn = np.where(of_row == 1.0, measures.scaled, anchor + of_row * (measures.scaled - anchor))
     known = np.where(np.isnan(v), 0.0, v)[:, :, None]
     on_tokens = np.where(known == 1.0, measures.on_tokens, 1.0 + known * (measures.on_tokens - 1.0))
-    return replace(measures, scaled=drawn, on_tokens=on_tokens)
+    return replace(measures, scaled=drawn, on_tokens=on_tokens, weights=v[:, 0])
 
 
 @dataclass(slots=True)
@@ -122,6 +143,16 @@ class SamplingBook:
             if not isnan(v):
                 total, number = total + v, number + 1
         self.sums[name] = total, number
+
+    def weight_of_loss(self, outcome: PairOutcome, name: str) -> float:
+        """Return v of a sequence without a partner; where it is not known that of the pairs there, on average.
+
+        A label may be in the view that never came.
+        """
+        if self.at_least is None:
+            return 1.0
+        told = weight_of(outcome.attributes, self.at_least)
+        return self.mean_weight(name) if isnan(told) else told
 
     def mean_weight(self, name: str) -> float:
         """Mean of v in a slice instance; 1 where nothing is weighed."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from paritas.contracts.model import Compare
-from paritas.detectors.matching import join_segments, lost, match
+from paritas.detectors.matching import join_segments, lost, lost_views, match
 from paritas.detectors.pairs import PairOutcome
 from paritas.records import PairReason, Role, TokenStatus, TokenTrace
 
@@ -27,7 +27,8 @@ class Step:
     ----------
     key : (run id, sequence id)
     first : PairOutcome or None
-        It is new and waits from now on; what it is if nothing more comes, but for the detail.
+        It is new and waits from now on, or its labels are known better now; what it is if nothing more
+        comes, but for the detail.
     outcome : PairOutcome or None
         How it ended, if it did.
     extra : bool
@@ -103,15 +104,29 @@ class Matcher:
         facts = (trace.kernel.role, trace.event_ns, trace.run_id, trace.group_id, trace.counts())
         return Taken(*facts, tuple(steps))
 
-    def follow(self, taken: Taken, now_ns: int) -> None:
-        """Learn what other matchers took, so that this one can give up on it in their stead."""
+    def follow(self, taken: Taken, now_ns: int) -> Taken:
+        """Learn what other matchers took, so that this one can give up on it in their stead.
+
+        Returns it with what comes of sequences on which this one has given up already, as late: silence can
+        pass here while a record is on its way.
+        """
+        taken = replace(taken, steps=tuple(self._unless_late(step, taken) for step in taken.steps))
         for step in taken.steps:
             if step.first is not None:
-                self._waiting[step.key] = Waiting(step.key, now_ns, step.first)
+                waiting = self._waiting.setdefault(step.key, Waiting(step.key, now_ns, step.first))
+                waiting.first = step.first
             if step.outcome is not None and not step.extra:
                 self._waiting.pop(step.key, None)
             elif step.key in self._waiting:
                 self._waiting[step.key].roles.add(taken.role)
+        return taken
+
+    def _unless_late(self, step: Step, taken: Taken) -> Step:
+        if step.extra or step.key not in self._done:
+            return step
+        untold = PairOutcome(PairReason.LATE, *step.key, taken.group_id, taken.event_ns, {})
+        came = step.outcome or step.first or untold
+        return Step(step.key, outcome=replace(came, reason=PairReason.LATE, pair=None), extra=True)
 
     def expire(self, now_ns: int) -> Iterator[Step]:
         """Give up on halves as old as `pair_within`; the oldest arrived first."""
@@ -146,8 +161,22 @@ class Matcher:
             self._waiting[key] = Waiting(key, now_ns, first)
         waiting = self._waiting[key]
         waiting.roles.add(trace.kernel.role)
-        waiting.segments.setdefault(trace.kernel.role, {})[trace.start] = trace
-        yield replace(self._matched(waiting, now_ns), first=first)
+        segments = waiting.segments.setdefault(trace.kernel.role, {})
+        segments[trace.start] = trace
+        step = self._matched(waiting, now_ns)
+        if first is None and step.outcome is None and trace.start == min(segments):
+            first = self._known_better(waiting)
+        yield replace(step, first=first)
+
+    def _known_better(self, waiting: Waiting) -> PairOutcome | None:
+        """What a sequence is if nothing more comes, if another view or an earlier segment has changed that."""
+        order = [self._compare.against, Role.TRAIN, *sorted(waiting.segments)]
+        views = [waiting.segments[role] for role in dict.fromkeys(order) if role in waiting.segments]
+        known = lost_views([segments[min(segments)] for segments in views], PairReason.UNMATCHED)
+        if _labels_of(known) == _labels_of(waiting.first):
+            return None
+        waiting.first = known
+        return known
 
     def _matched(self, waiting: Waiting, now_ns: int) -> Step:
         """End the sequence if both views that the contract compares are whole."""
@@ -169,6 +198,10 @@ class Matcher:
         while len(self._done) > self._remembered:
             self._done.popitem(last=False)
         return Step(waiting.key, outcome=outcome)
+
+
+def _labels_of(outcome: PairOutcome) -> tuple[str, int, Mapping[str, str]]:
+    return outcome.group_id, outcome.event_ns, outcome.attributes
 
 
 def _timed(outcome: PairOutcome, waited_s: float) -> PairOutcome:

@@ -1,5 +1,6 @@
 """Slices: which named parts of the traffic a sequence belongs to, and which of its tokens count."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -11,7 +12,9 @@ from paritas.detectors.evidence import PairBatch
 from paritas.detectors.lengths import LENGTH, length_bucket
 from paritas.detectors.pairs import PairOutcome
 
-__all__ = ["LabelReader", "SliceBook", "labels_match", "token_mask"]
+__all__ = ["LabelReader", "SliceBook", "labels_match", "name_value", "token_mask"]
+
+JOINS = re.compile(r",|%(?=2C|25)")  # what joins keys in a name, and what looks like its escape
 
 
 @dataclass(slots=True)
@@ -67,8 +70,25 @@ class SliceBook:
 
 def _instance(declared: Slice, labels: Mapping[str, str]) -> str:
     """``key=value``, with the slice's name in front where it selects: it may share its keys with another."""
-    values = ",".join(f"{key}={labels[key]}" for key in declared.by)
+    values = ",".join(name_value(key, labels[key]) for key in declared.by)
     return f"{declared.name}:{values}" if declared.match is not None else values
+
+
+def name_value(key: str, value: str) -> str:
+    """``key=value``; a comma is written ``%2C``, so that no value looks like another key.
+
+    Keys hold no ``=``, so names tell keys and values for certain: only ``%2C`` and ``%25`` are escapes.
+
+    Examples
+    --------
+    >>> name_value("replica", "r2"), name_value("rate", "50%"), name_value("task", "math,replica=r1")
+    ('replica=r2', 'rate=50%', 'task=math%2Creplica=r1')
+    """
+    return f"{key}={JOINS.sub(_escaped, value)}"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"%{ord(found[0]):02X}"
 
 
 def labels_of(outcome: PairOutcome) -> dict[str, str]:

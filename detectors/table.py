@@ -33,6 +33,8 @@ class Table:
         Factors of the bets against "kept" and against "exceeded"; 1 where it cannot.
     tokens, without : shape (n, c), int64
         Tokens that count, and pairs that cannot tell.
+    weights : shape (n,)
+        What each pair counts where only some were recorded (`detectors.sampling`), else 1.
     """
 
     known: NDArray[np.bool_]
@@ -40,6 +42,7 @@ class Table:
     factors: Floats
     tokens: Counts
     without: Counts
+    weights: Floats
 
     @classmethod
     def of(cls, measures: Measures, columns: Columns) -> "Table":
@@ -51,13 +54,15 @@ class Table:
         tokens = np.vstack([measures.tokens, np.zeros((1, scaled.shape[1]), np.int64)])
         without = (~known).astype(np.int64)
         without[-1] = 0
-        return cls(known, np.where(known, scaled, 0.0), bets, tokens, without)
+        return cls(
+            known, np.where(known, scaled, 0.0), bets, tokens, without, np.append(measures.weights, 1.0)
+        )
 
     def grouped(self, places: Counts, starts: Counts, columns: Columns) -> "Table":
         """Make the table of groups: of the rows `places`, those from each of `starts` to the next together.
 
         A group's value is the mean of those that can tell.  Bets on tokens multiply instead, since
-        their null holds given every prefix.
+        their null holds given every prefix; what was kept as a whole is drawn as a whole.
         """
         told, known, tokens, without = (
             np.add.reduceat(part[places], starts, axis=0)
@@ -65,10 +70,32 @@ class Table:
         )
         mean = np.divide(told, known, out=np.full(told.shape, np.nan), where=known > 0)
         bets, asked = _bets(mean, columns), list(columns.conditional)
-        with np.errstate(over="ignore", invalid="ignore"):  # a lost bet stays lost whatever the others win
-            product = np.multiply.reduceat(self.factors[places][:, 0][..., asked], starts, axis=0)
-        bets[:, 0][..., asked] = np.minimum(np.where(np.isnan(product), 0.0, product), CEILING)
-        return Table(known > 0, np.where(known > 0, mean, 0.0), bets, tokens, without)
+        weights, weight = self.weights[places], _weight_of_each(self.weights[places], starts)
+        bets[:, 0][..., asked] = _multiplied(self.factors[places][:, 0][..., asked], weights, weight, starts)
+        return Table(known > 0, np.where(known > 0, mean, 0.0), bets, tokens, without, weight)
+
+
+def _weight_of_each(weights: Floats, starts: Counts) -> Floats:
+    """Weight of each group: the one its members have, or the mean of those that are known; 1 without any."""
+    known = ~np.isnan(weights)
+    total, number = (np.add.reduceat(part, starts) for part in (np.where(known, weights, 0.0), known * 1.0))
+    return np.divide(total, number, out=np.ones(len(starts)), where=number > 0.0)
+
+
+def _multiplied(factors: Floats, weights: Floats, weight: Floats, starts: Counts) -> Floats:
+    """Products of factors of shape (m, k, c) from each of `starts` to the next, drawn by each group's weight.
+
+    Factors come drawn one by one, and their product would be no fair bet where the chance to be kept depends
+    on several members together: it is taken of the factors as they were.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):  # a lost bet stays lost whatever the others win
+        if (weights != 1.0).any():
+            v = np.where(np.isnan(weights), 1.0, weights)[:, None, None]
+            factors = np.where(v == 1.0, factors, np.maximum(1.0 + (factors - 1.0) / v, 0.0))
+        product = np.multiply.reduceat(factors, starts, axis=0)
+        product = np.minimum(np.where(np.isnan(product), 0.0, product), CEILING)
+        each = weight[:, None, None]
+        return np.where(each == 1.0, product, 1.0 + each * (product - 1.0))
 
 
 def _bets(scaled: Floats, columns: Columns) -> Floats:

@@ -22,6 +22,7 @@ from paritas.records import PairReason
 __all__ = ["REPEATS", "Batch", "chunks", "cut", "unit_key"]
 
 Ints = NDArray[np.int64]
+Known = tuple[Sequence[str], Ints, Ints]
 
 # Outcomes that are not sequences of their own: they repeat one that already counted.
 REPEATS = (PairReason.DUPLICATE, PairReason.LATE)
@@ -143,7 +144,7 @@ class Batch:
     def runs(self, tellers: Ints, plans: Sequence[Plan], placement: Placement) -> list[SliceRun]:
         """What some tellers, whose plans are `plans`, tell each declared slice; several of a unit are a group.
 
-        A group's time is that of its first; it has no losses.
+        A group's time is that of its first; it has no losses.  Whether they paired its members tell one by one.
         """
         unit = np.searchsorted(self.told, np.searchsorted(self.tellers, tellers), side="right") - 1
         event_ns = self.event_ns[tellers[np.searchsorted(unit, unit)]]
@@ -153,23 +154,36 @@ class Batch:
             inside, slots = numbers[:, i] != NOWHERE, placement.of(i)
             if inside.any():
                 told = (unit[inside], event_ns[inside], tellers[inside])
-                run = self._run(told, numbers[inside, i], slots)
-                same.setdefault((id(run.table), slots.columns.tobytes()), []).append(run)
+                for run in self._runs(told, numbers[inside, i], slots):
+                    same.setdefault((id(run.table), run.columns.tobytes()), []).append(run)
         return [SliceRun.joined(runs) for runs in same.values()]
 
-    def _run(self, told: tuple[Ints, Ints, Ints], number: Ints, slots: Slots) -> SliceRun:
+    def _runs(self, told: tuple[Ints, Ints, Ints], number: Ints, slots: Slots) -> Iterator[SliceRun]:
         """What tellers tell one slice: the unit, time and outcome of each, and the number of its instance."""
         unit, event_ns, outcome = told
         held, holder = np.unique(number, return_inverse=True)
         known, place = (slots.names(held), slots.rows(held), slots.columns), self.places[outcome]
         if (np.diff(unit) > 0).all():
-            return SliceRun(self.table, *known, holder, unit, place, event_ns, outcome, holder)
+            yield SliceRun(self.table, *known, holder, unit, place, event_ns, outcome, holder)
+            return
         order = np.lexsort((holder, unit))
         starts = np.flatnonzero(np.diff(unit[order] * len(held) + holder[order], prepend=-1))
         first = order[starts]
         grouped = self.table.grouped(place[order], starts, self.columns)
         entries = (holder[first], unit[first], np.arange(len(first)), event_ns[first])
-        return SliceRun(grouped, *known, *entries, outcome, holder)
+        is_census = self.columns.by_sequence[slots.columns]
+        yield SliceRun(grouped, *_some(known, ~is_census), *entries, outcome, holder)
+        if is_census.any():
+            none = np.zeros(0, np.int64)
+            yield SliceRun(
+                self.table, *_some(known, is_census), holder, unit, place, event_ns, outcome=none, holder=none
+            )
+
+
+def _some(known: Known, is_asked: NDArray[np.bool_]) -> Known:
+    """Names of instances, their rows and the columns of those clauses that are asked for."""
+    names, rows, columns = known
+    return names, rows[:, is_asked], columns[is_asked]
 
 
 def _starts(outcomes: Sequence[PairOutcome], *, by_group: bool) -> list[int]:

@@ -189,7 +189,7 @@ def _unweighted(evaluator: Evaluator, index: int, mean: float) -> tuple[float, b
     """Mean over all sequences, recorded or not, and whether it differs from that over the recorded ones."""
     row = evaluator.rows[index]
     weight, anchor = evaluator.sampling.mean_weight(row.name), anchor_of(row)
-    if weight == 1.0:
+    if weight == 1.0 or row.clause.window_s is not None:  # a window of time holds a plain sample
         return mean, False
     over_all = anchor + (mean - anchor) / weight
     return (min(max(over_all, 0.0), 1.0) if row.bounded else over_all), True

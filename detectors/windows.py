@@ -12,7 +12,7 @@ from math import isnan
 
 from paritas.contracts.model import Clause, Slice
 from paritas.detectors.pairs import PairedTrace, PairOutcome
-from paritas.detectors.sampling import weight_of
+from paritas.detectors.sampling import is_drawn, weight_of
 from paritas.detectors.slices import LabelReader, SliceBook
 from paritas.detectors.timing_shapes import SHAPES, Shape, bucket_of, windows_of
 from paritas.records import PairReason
@@ -61,7 +61,15 @@ class Window:
     buckets: dict[int, int] = field(default_factory=dict)
 
     def add(self, pair: PairedTrace, weight: float) -> None:
-        """Take one request that counts `weight` times: its value is drawn towards the limit (`sampling`)."""
+        """Take one request that counts `weight` times: its value is drawn towards the limit (`sampling`).
+
+        In a window of time it counts once or not at all, with that probability: how many requests were
+        recorded goes with their durations, so that a mean of weighed ones would be that of no window.
+        """
+        if self.clause.window_s is not None and weight < 1.0:
+            if not is_drawn(pair, weight):
+                return
+            weight = 1.0
         seconds = duration_s(self.clause, pair)
         self.event_ns = max(self.event_ns, pair.event_ns)
         if seconds is None or isnan(weight):

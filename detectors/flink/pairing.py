@@ -4,6 +4,7 @@ from paritas.contracts.model import Compare
 from paritas.detectors.decode import Decoder
 from paritas.detectors.flink.events import Arrival, Arrived
 from paritas.detectors.sequences import Matcher
+from paritas.detectors.starts import believed
 
 __all__ = ["KeyedPairing"]
 
@@ -36,7 +37,8 @@ class KeyedPairing:
         held = decoder.take(arrival.value)
         for _ in self._matcher.expire(arrival.log_ns):
             continue
-        takens = tuple(self._matcher.take(trace, arrival.log_ns) for trace in held.traces)
+        log_ns = arrival.log_ns
+        takens = tuple(self._matcher.take(believed(trace, log_ns), log_ns) for trace in held.traces)
         agent = arrival.origin[0] if arrival.origin else ""
         if not takens and not held.gaps and not agent and not held.rosters:
             return None

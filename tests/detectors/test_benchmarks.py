@@ -1,26 +1,13 @@
 """The statistical promises, measured small: false alarms within budget, delays as published, a peer beside."""
 
-import importlib.util
 import json
 import sys
-from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmark_scripts import script
 
 from paritas.detectors.statistics import UNIT_VALUES
-
-FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
-
-
-@cache
-def script(name):
-    """Return a benchmark as a module."""
-    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", FOLDER / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_streams_at_every_limit_alarm_no_more_often_than_the_budget():

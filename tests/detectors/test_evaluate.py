@@ -177,6 +177,16 @@ def test_a_clause_is_judged_in_the_slices_it_names():
 # ---- units
 
 
+def test_a_value_that_looks_like_another_key_has_a_row_of_its_own():
+    slices = (Slice("replica", by=("replica",)), Slice("place", by=("replica", "slice")))
+    evaluator = Evaluator(contract(clause("tv", 0.1), slices=slices), stage=Stage.FULL, recover=True)
+    plain, odd = {"replica": "r1", "slice": "math"}, {"replica": "r1,slice=math"}
+    told = [paired(pair([0.1], name=str(i), attributes=a)) for i, a in enumerate((plain, plain, odd))]
+    assert list(evaluator.observe(told)) == []
+    units = {row.name: int(n) for row, n in zip(evaluator.rows, evaluator.bank.units, strict=True)}
+    assert units == {"replica=r1": 2, "replica=r1,slice=math": 2, "replica=r1%2Cslice=math": 1}
+
+
 def test_a_group_is_one_unit_with_the_mean_value():
     members = [(0.1, "g"), (0.3, "g"), (0.5, "")]
     outcomes = [
@@ -213,6 +223,30 @@ def test_a_loss_counts_against_pairing_and_nowhere_else():
         evaluator.bank.total[rate] / evaluator.bank.units[rate]
     ) == pytest.approx(1 / 3)
     assert evaluator.bank.units[tv] == 1
+
+
+@pytest.mark.parametrize("unit", ["sequence", "group"])
+def test_pairing_is_told_sequence_by_sequence_also_in_a_group(unit):
+    """A group of four with one loss has lost a quarter, not half, whenever the loss is told."""
+    whole = contract(clause("pairing_rate", at_least=0.9), clause("tv", 0.5), compare=Compare(unit=unit))
+    members = [replace(o, group_id="g") for o in units([0.1] * 3)]
+    late, other = lost("unmatched", "a", group_id="g"), units([0.1])
+    for outcomes in ([*members, late], [late, *members], [*members, *other, late]):
+        evaluator = evaluated(whole, outcomes)
+        rate = evaluator.index["pairing_rate", "all"]
+        share = evaluator.rows[rate].scale.up(evaluator.bank.total[rate] / evaluator.bank.units[rate])
+        assert (evaluator.bank.units[rate], share) == (len(outcomes), pytest.approx(1 - 1 / len(outcomes)))
+
+
+def test_groups_that_lose_fewer_sequences_than_allowed_do_not_alarm():
+    rng = np.random.default_rng(8)
+    outcomes = [
+        (paired(pair([0.0], **told)) if rng.random() < 0.997 else lost(**told))
+        for i in range(4000)
+        for told in [{"name": f"s{i:04}", "group_id": f"g{i // 8}", "event_ns": i // 8 * NS}]
+    ]
+    whole = contract(clause("pairing_rate", at_least=0.99), compare=Compare(unit="group"))
+    assert not evaluated(whole, outcomes).bank.violated.any()
 
 
 @pytest.mark.parametrize("reason", [PairReason.DUPLICATE, PairReason.LATE])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pair_factory import SEEDS, clause, no_lists, pair, ragged_batches
+from pair_factory import SEEDS, clause, kept_of, no_lists, pair, ragged_batches
 from softmax_pairs import (
     assert_holds,
     assert_reached,
@@ -31,11 +31,6 @@ LABELS = st.sampled_from(["", "1", "-0.5", "0", "0.25", "true", "false", "nan", 
 
 def values(name, pairs, mask=None, **options):
     return unit_values(PairBatch.of(pairs), clause(name, 0.5, **options), mask)
-
-
-def kept_of(batch, mask, i):
-    low, high = batch.offsets[i : i + 2]
-    return [True] * int(high - low) if mask is None else mask[low:high].tolist()
 
 
 def is_whole(one, kept):

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from pair_factory import NS, both, segments, trace
 
 from paritas.contracts.model import Compare
+from paritas.detectors import cohorts
 from paritas.detectors.pairing import Pairer, PairerLimits, match
-from paritas.records import PairReason
+from paritas.records import PairReason, Role
 
 
 def run(pairer, traces, now_ns=0):
@@ -96,6 +97,70 @@ def test_a_reference_view_alone_is_no_pair():
     assert [o.detail for o in outcomes] == ["only inference, reference was reported"]
 
 
+# ---- the labels of what is lost
+
+
+def labelled(role, name, second, cuts=(), **labels):
+    """Return a view, cut into segments, with the labels and the start that its kernel tells."""
+    return segments(role, list(cuts), 6, name, attributes=labels, event_ns=second * NS)
+
+
+def told(outcome):
+    return outcome.reason, outcome.group_id, outcome.event_ns // NS, dict(outcome.attributes)
+
+
+def without_a_segment():
+    """Return what arrives of a sequence whose two views each lost a segment, and say other things."""
+    first, _, last = labelled("inference", "a", 1, [2, 4], replica="r1", task="math")
+    lead, *_ = labelled("train", "a", 2, [3], rank="7", task="code")
+    return [first, replace(last, attributes={"replica": "r9"}), replace(lead, group_id="g")]
+
+
+@given(st.permutations(range(3)))
+def test_a_sequence_that_lost_a_segment_has_the_labels_it_would_have_had_as_a_pair(order):
+    parts = without_a_segment()
+    [outcome] = run(Pairer(Compare()), [parts[i] for i in order])
+    labels = {"replica": "r1", "rank": "7", "task": "math"}
+    assert told(outcome) == (PairReason.UNMATCHED, "g", 1, labels)
+    assert outcome.detail == "only inference, train was reported"
+
+
+@given(st.permutations(range(3)))
+def test_a_follower_gives_up_on_what_it_follows_with_the_same_labels(order):
+    parts, pairer = without_a_segment(), Pairer(Compare())
+    matcher = Pairer(Compare()).matcher
+    for i in order:
+        taken = matcher.take(parts[i], 0)
+        pairer.matcher.follow(taken, 0)
+        assert list(pairer.cohorts.take(taken, 0)) == []
+    [outcome] = pairer.flush(0)
+    assert told(outcome) == told(run(Pairer(Compare()), parts)[0])
+    assert (pairer.waiting, pairer.open_cohorts) == (0, 0)
+
+
+@given(st.permutations(range(2)))
+def test_views_that_do_not_match_have_the_labels_of_a_pair(order):
+    views = [
+        *labelled("inference", "a", 1, replica="r1", task="math"),
+        *labelled("train", "a", 2, rank="7", task="code"),
+    ]
+    views[1] = replace(views[1], token=views[1].token + np.uint64(1), group_id="g")
+    [outcome] = run(Pairer(Compare()), [views[i] for i in order])
+    labels = {"replica": "r1", "rank": "7", "task": "math"}
+    assert told(outcome) == (PairReason.TOKEN_MISMATCH, "g", 1, labels)
+
+
+def test_the_label_of_a_view_that_is_not_compared_counts_least():
+    parts = [
+        labelled(role, "a", second, who=role, **{role: "1"})[0]
+        for second, role in enumerate(("inference", "train", "reference"))
+    ]
+    lost = [replace(part, final=False) for part in parts]
+    [outcome] = run(Pairer(Compare(against=Role.REFERENCE)), lost)
+    labels = {"who": "reference", "inference": "1", "train": "1", "reference": "1"}
+    assert told(outcome) == (PairReason.UNMATCHED, "", 2, labels)
+
+
 # ---- order
 
 
@@ -144,6 +209,83 @@ def test_a_lost_half_holds_its_cohort_back_no_longer_than_grace():
     assert names(pairer.flush(12 * NS)) == ["lost", "next"]
 
 
+# ---- groups that are units
+
+
+BY_GROUP = Compare(unit="group")
+
+
+def group_of(second, group, members=3):
+    """Return the views of a group: all that infer, then all that train."""
+    both_views = [at(second + i / 10, f"{group}{i}", group_id=group) for i in range(members)]
+    return [views[0] for views in both_views], [views[1] for views in both_views]
+
+
+def begun(pairer, *some):
+    """Give it first halves, and one that starts so much later that every cohort but its own is over."""
+    for t in [*(t for ones in some for t in ones), at(99, "far")[0]]:
+        assert not list(pairer.process(t, 0))
+
+
+def test_a_group_that_is_a_unit_leaves_as_one_however_late_and_mixed_its_halves_come():
+    """A trainer scores long after the rollouts, in an order of its own."""
+    pairer, (ones, others) = Pairer(BY_GROUP), zip(group_of(0, "a"), group_of(5, "b"), strict=True)
+    begun(pairer, *ones)
+    left = [names(pairer.process(t, 60 * NS)) for pair in zip(*others, strict=True) for t in pair]
+    assert left == [[], [], [], [], ["a0", "a1", "a2"], ["b0", "b1", "b2"]]
+    assert names(pairer.flush(61 * NS)) == ["far"]
+
+
+def test_where_sequences_are_units_no_group_is_waited_for():
+    ones, others = group_of(0, "a")
+    pairer = Pairer(Compare())
+    begun(pairer, ones)
+    assert [names(pairer.process(t, 60 * NS)) for t in others] == [["a0"], ["a1"], ["a2"]]
+
+
+def test_a_lost_member_holds_back_its_group_alone_and_until_it_is_given_up():
+    pairer, ones = Pairer(replace(BY_GROUP, pair_within_s=100.0)), group_of(0, "a")
+    for t in (*ones[0], *ones[1][:2], *at(0.5, "alone")):
+        assert not list(pairer.process(t, 0))
+    assert names(pairer.tick(50 * NS)) == ["alone"]
+    assert names(pairer.tick(101 * NS)) == ["a0", "a1", "a2"]
+
+
+def test_no_more_is_held_back_for_groups_than_allowed(monkeypatch):
+    monkeypatch.setattr(cohorts, "HELD_BACK", 4)
+    pairer, halves = Pairer(BY_GROUP), [group_of(i, f"g{i}-") for i in range(3)]
+    begun(pairer, *(ones for ones, _ in halves))
+    left = [names(pairer.process(t, 60 * NS)) for _, others in halves for t in others[:2]]
+    assert left == [[], [], [], [], ["g0-0", "g0-1"], []]
+    rest = [name for _, others in halves for name in names(pairer.process(others[2], 60 * NS))]
+    assert rest == ["g0-2", "g1-0", "g1-1", "g1-2", "g2-0", "g2-1", "g2-2"]
+    assert pairer.open_cohorts == 1
+
+
+def test_a_group_that_waits_stays_in_its_cohort_however_many_groups_pass():
+    pairer = Pairer(BY_GROUP, PairerLimits(remembered=2))
+    (first, second, third), others = group_of(0, "a")
+    assert not [o for t in (first, second, others[1]) for o in pairer.process(t, 0)]
+    passing = [
+        o for i in range(4) for t in at(i + 1, f"s{i}", group_id=f"p{i}") for o in pairer.process(t, 0)
+    ]
+    late = replace(third, event_ns=5 * NS), replace(others[2], event_ns=5 * NS)
+    assert names([*passing, *(o for t in late for o in pairer.process(t, 0))]) == ["s0", "s1", "s2", "s3"]
+    assert names(pairer.process(others[0], 0)) == ["a0", "a1", "a2"]
+
+
+def test_a_snapshot_from_before_groups_were_waited_for_goes_on_without():
+    pairer, (ones, others) = Pairer(BY_GROUP), group_of(0, "a")
+    begun(pairer, ones)
+    old = {n: v for n, v in vars(pairer.cohorts).items() if n not in NEW_STATE}
+    pairer.cohorts.__dict__.clear()
+    pairer.cohorts.__setstate__(old)
+    assert [names(pairer.process(t, 60 * NS)) for t in others] == [["a0"], ["a1"], ["a2"]]
+
+
+NEW_STATE = ("_by_group", "_members", "_open", "_held", "_held_back")
+
+
 def stream():
     """Traces of forty sequences: paired, half, segmented, grouped, duplicated and mismatched ones."""
     rng = np.random.default_rng(7)
@@ -177,20 +319,20 @@ def ending(outcome):
 
 
 @settings(max_examples=40)
-@given(st.randoms(use_true_random=False))
-def test_any_order_of_arrival_ends_every_sequence_the_same_way(random):
+@given(st.randoms(use_true_random=False), st.sampled_from([Compare(), BY_GROUP]))
+def test_any_order_of_arrival_ends_every_sequence_the_same_way(random, compare):
     traces = stream()
-    expected = Counter(ending(o) for o in run(Pairer(Compare()), traces))
+    expected = Counter(ending(o) for o in run(Pairer(compare), traces))
     shuffled = traces[:]
     random.shuffle(shuffled)
-    assert Counter(ending(o) for o in run(Pairer(Compare()), shuffled)) == expected
+    assert Counter(ending(o) for o in run(Pairer(compare), shuffled)) == expected
 
 
 @settings(max_examples=40)
-@given(st.integers(0, 70))
-def test_a_restart_anywhere_changes_nothing(cut):
-    traces, pairer = stream(), Pairer(Compare())
-    expected = [ending(o) for o in run(Pairer(Compare()), traces)]
+@given(st.integers(0, 70), st.sampled_from([Compare(), BY_GROUP]))
+def test_a_restart_anywhere_changes_nothing(cut, compare):
+    traces, pairer = stream(), Pairer(compare)
+    expected = [ending(o) for o in run(Pairer(compare), traces)]
     before = [ending(o) for t in traces[:cut] for o in pairer.process(t, 0)]
     restored = pickle.loads(pickle.dumps(pairer))
     assert before + [ending(o) for o in run(restored, traces[cut:])] == expected

@@ -3,7 +3,7 @@
 import pickle
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pytest
@@ -135,6 +135,34 @@ def test_a_tick_closes_the_newest_cohort():
     assert machine.verdicts()[0].units == 0
     assert list(machine.tick(NS)) == []
     assert machine.verdicts()[0].units == 1
+
+
+YEARS_NS = 10 * 365 * 86400 * NS
+LOG_NS = [ns + NS // 10 for ns in accumulate((t.event_ns for t in TRACES), max)]  # when the log takes each
+ODD_AT = 40
+
+
+def with_odd(odd):
+    """Return all that is said of the stream, taken as it happens, with other traces in front of one of it."""
+    machine, events = detector(), []
+    for i, (trace, log_ns) in enumerate(zip(TRACES, LOG_NS, strict=True)):
+        events += machine.process([*odd, trace] if i == ODD_AT else [trace], log_ns)
+    return ended(machine, events)
+
+
+@pytest.mark.parametrize("roles", [("inference",), ("train",), ("inference", "train")], ids="+".join)
+@pytest.mark.parametrize("ahead_ns", [3600 * NS, YEARS_NS], ids=["hour", "years"])
+def test_a_sender_whose_clock_is_ahead_is_judged_as_if_it_were_right(roles, ahead_ns):
+    odd = [t for t in both("odd", attributes={"replica": "r2"}) if t.kernel.role.value in roles]
+    right, wrong = [[replace(t, event_ns=LOG_NS[ODD_AT] + more) for t in odd] for more in (0, ahead_ns)]
+    assert with_odd(wrong) == with_odd(right) != with_odd(())
+
+
+def test_a_clock_that_is_a_little_ahead_is_believed():
+    machine = Detector(contract(clause("tv", 0.1)))
+    for trace in both(event_ns=1800 * NS):
+        list(machine.process([trace], 0))
+    assert machine.pairer.cohorts._watermark_ns == 1800 * NS
 
 
 def test_what_never_finds_its_half_counts_after_the_contracts_time():

@@ -18,6 +18,7 @@ from paritas.detectors.limits import radius
 from paritas.detectors.pipeline import Detector
 from paritas.detectors.refit import REMEMBERED, RefitGate, RefitReason, RefitState
 from paritas.detectors.sequential import Grid
+from paritas.detectors.slices import SliceBook
 from paritas.detectors.snapshot import dump, load
 from paritas.records import Action, Phase, Reason, Severity, State
 
@@ -271,6 +272,13 @@ def test_replicas_beyond_the_slice_share_its_other():
         "replica=r3",
         "replica=other",
     ]  # the sixth shares its incident
+
+
+def test_a_replica_is_named_as_its_slice_is():
+    gate = gated(refit=Refit(tokens=40))
+    odd = [outcome(0.99, "1", "r0,task=math", i=i, tokens=1) for i in range(12)]
+    [name] = [c.slice for s in fed(gate, odd) for c in s.crossings]
+    assert [name] == [name for _, name in SliceBook([BY_REPLICA]).instances(odd[0])]
 
 
 def test_a_group_is_one_unit():

@@ -56,7 +56,9 @@ class Stream:
         self.without = (~self.known & (rng.random((n + 1, 1)) < 0.9)).astype(np.int64)
 
     def table(self):
-        return Table(self.known, self.scaled, self.factors, self.tokens, self.without)
+        return Table(
+            self.known, self.scaled, self.factors, self.tokens, self.without, np.ones(len(self.known))
+        )
 
     def run(self, first, stop, table=None):
         held, instance = np.unique(self.instance[first:stop], return_inverse=True)
@@ -67,7 +69,7 @@ class Stream:
 
     def fold_one(self, bank, i):
         """Fold unit i alone; return whether a row changed its state."""
-        told = fold_alone(bank, [self.run(i, i + 1)])
+        (told,) = fold_alone(bank, [self.run(i, i + 1)])
         return bool(told.violated.size or told.recovered.size)
 
 

@@ -1,16 +1,16 @@
 """Sampled streams: weights undo what was kept because of what it showed; who cannot be weighed is counted."""
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pair_factory import EVERYTHING, NS, clause, contract, evaluated, pair, paired, units
+from pair_factory import EVERYTHING, NS, clause, contract, evaluated, lost, pair, paired, units
 
 from paritas.contracts.model import Compare, FalseAlarms, Family
-from paritas.detectors.sampling import LABEL, SamplingBook, probability_of, weight_of
+from paritas.detectors.sampling import LABEL, SamplingBook, is_drawn, probability_of, weight_of
 from paritas.detectors.verdicts import verdicts
 from paritas.records import Reason, State, Timings
 
@@ -28,7 +28,7 @@ def kept(values, probabilities):
 
 
 def sampled(*clauses, at_least=0.1, **more):
-    return contract(*clauses, compare=Compare(sampled_at_least=at_least), **more)
+    return contract(*clauses, **{"compare": Compare(sampled_at_least=at_least), **more})
 
 
 def tail_sampled(rng, n, *, broken):
@@ -148,6 +148,81 @@ def test_windows_are_weighed_too():
     (verdict,) = verdicts(evaluator)
     assert verdict.estimate == pytest.approx(0.2, abs=0.03)
     assert verdict.state is not State.VIOLATED
+
+
+KEPT = {  # with which probability a request is recorded, by whether its second is bad and whether it is slow
+    "less under load": lambda is_bad, _: 0.1 if is_bad else 1.0,
+    "more under load": lambda is_bad, _: 1.0 if is_bad else 0.1,
+    "the slow ones": lambda _, is_slow: 1.0 if is_slow else 0.1,
+}
+
+
+@pytest.mark.parametrize("law", KEPT)
+def test_what_is_kept_of_a_window_may_depend_on_its_load(law):
+    """Every fifth second half of the requests are slow, exactly what the quantile allows."""
+    slow = clause("time_to_first_token", 1.0, Family.RUNTIME, quantile=0.9, window_s=1.0)
+    rng, outcomes = np.random.default_rng(7), []
+    for i in range(8000):
+        is_bad = i // 20 % 5 == 0
+        is_slow = is_bad and rng.random() < 0.5
+        if rng.random() < (p := KEPT[law](is_bad, is_slow)):
+            told = {"timings": Timings(ttft_s=2.0 if is_slow else 0.1), "event_ns": i * NS // 20}
+            outcomes.append(paired(pair([0.0], name=f"s{i}", attributes={LABEL: str(p)}, **told)))
+    evaluator = evaluated(sampled(slow), outcomes)
+    list(evaluator.close_windows(is_end=True))
+    (verdict,) = verdicts(evaluator)
+    assert verdict.state is State.UNDECIDED
+    assert verdict.estimate == pytest.approx(0.1, abs=0.03)
+    assert verdict.lower < 0.1 < verdict.upper
+
+
+def test_a_sample_that_is_drawn_follows_from_names_and_has_its_share():
+    pairs = [pair([0.0], name=f"s{i}") for i in range(4000)]
+    drawn = [is_drawn(one, 0.25) for one in pairs]
+    assert drawn == [is_drawn(one, 0.25) for one in pairs]
+    assert np.mean(drawn) == pytest.approx(0.25, abs=0.03)
+    assert all(is_drawn(one, 1.0) for one in pairs)
+
+
+@pytest.mark.parametrize("label", [{LABEL: "1"}, {}], ids=["told", "with the view that never came"])
+def test_losses_are_weighed_as_pairs_are(label):
+    """One in a hundred is lost, exactly what the limit allows; everybody was kept for certain."""
+    outcomes = kept([0.0] * 99, [1.0] * 99)
+    for i in range(20):
+        outcomes.append(lost(name=f"l{i}", attributes=label, event_ns=(i + 1) * 99 * NS))
+        outcomes += kept([0.0] * 99, [1.0] * 99)
+    asked = sampled(clause("pairing_rate", family=Family.OBSERVABILITY, at_least=0.99))
+    (verdict,) = verdicts(evaluated(asked, outcomes))
+    assert verdict.state is not State.VIOLATED
+    assert verdict.estimate == pytest.approx(1 - 20 / len(outcomes), abs=2e-4)
+
+
+def test_the_bet_on_a_group_kept_as_a_whole_is_fair():
+    """Groups of one mind are kept rarely, as where groups of equal rewards are dropped; E w = 1."""
+    whole = sampled(
+        clause("mean_ratio", 1.0, Family.STATISTICAL), compare=Compare(unit="group", sampled_at_least=0.1)
+    )
+    expected = recorded = 0.0
+    for ells in product(np.log([1.5, 0.5]), repeat=2):  # each as likely as the others
+        p = 0.1 if ells[0] == ells[1] else 1.0
+        told = {"group_id": "g", "attributes": {LABEL: str(p)}}
+        bank = evaluated(whole, [paired(pair([e], name=f"s{i}", **told)) for i, e in enumerate(ells)]).bank
+        expected, recorded = expected + p * np.exp(bank.log_over[0]), recorded + p
+    assert expected / recorded == pytest.approx(1.0, abs=1e-9)
+
+
+@given(
+    st.lists(st.lists(st.floats(-2, 1), min_size=1, max_size=3), min_size=1, max_size=5), st.floats(0.1, 1)
+)
+def test_the_bet_of_a_group_is_drawn_from_that_of_all_its_tokens(ells, weight):
+    asked = (clause("mean_ratio", 1.2, Family.STATISTICAL), clause("tv", 0.1))
+    told = {"group_id": "g", "attributes": {LABEL: repr(0.1 / weight)}}
+    banks = []
+    for compare in (Compare(unit="group"), Compare(unit="group", sampled_at_least=0.1)):
+        members = [paired(pair(ell, name=f"s{i}", **told)) for i, ell in enumerate(ells)]
+        banks.append(evaluated(contract(*asked, compare=compare), members).bank)
+    plain, drawn = (np.exp(bank.log_over[0]) for bank in banks)
+    np.testing.assert_allclose(drawn, 1.0 + weight * (plain - 1.0), rtol=1e-9, atol=1e-12)
 
 
 @settings(max_examples=10, deadline=None)

@@ -13,6 +13,8 @@ from paritas.detectors.evidence import PairBatch
 from paritas.detectors.slices import SliceBook, labels_match, token_mask
 from paritas.records import KernelIdentity, Role
 
+ODD_VALUES = st.lists(st.sampled_from(["x", ",", "=", "%2C", "%25", ",slice="]), max_size=3).map("".join)
+
 
 def need(field, op, *values):
     return Requirement(field, Operator(op), values)
@@ -193,3 +195,28 @@ def test_a_selecting_by_slice_keeps_its_values_apart_from_another_over_the_same_
     book = SliceBook([plain, long])
     outcome = paired(pair([0.0], attributes={"replica": "r1", "length": "long"}))
     assert [name for _, name in book.instances(outcome)] == ["replica=r1", "long:replica=r1"]
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        ("r2", "replica=r2"),
+        ("a=b", "replica=a=b"),
+        ("50%", "replica=50%"),
+        ("s3%3A//pool", "replica=s3%3A//pool"),
+        ("x,slice=math", "replica=x%2Cslice=math"),
+        ("x%2Cslice=math", "replica=x%252Cslice=math"),
+        ("%25", "replica=%2525"),
+    ],
+)
+def test_a_comma_in_a_value_is_written_so_that_it_joins_no_keys(value, name):
+    assert seen(value) == [[name]]
+
+
+@given(*[st.tuples(ODD_VALUES, ODD_VALUES)] * 2)
+def test_instances_of_other_values_or_other_keys_never_share_a_name(one, other):
+    book = SliceBook([Slice("replica", by=("replica",)), Slice("place", by=("replica", "slice"))])
+    alone, joined = [instances(book, lost(attributes={"replica": a, "slice": b})) for a, b in (one, other)]
+    assert not {alone[0], joined[0]} & {alone[1], joined[1]}
+    assert (alone[0] == joined[0]) is (one[0] == other[0])
+    assert (alone[1] == joined[1]) is (one == other)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pair_factory import SEEDS, both, clause, pair, ragged_batches, top_k
+from pair_factory import SEEDS, both, clause, kept_of, pair, ragged_batches, top_k
 
 from paritas.contracts.catalogue import CATALOGUE
 from paritas.contracts.model import Compare, Estimator
@@ -116,11 +116,6 @@ OPTIONS = st.fixed_dictionaries(
         "quantile": st.just(0.99),
     },
 )
-
-
-def kept_of(batch, mask, i):
-    low, high = batch.offsets[i : i + 2]
-    return [True] * int(high - low) if mask is None else mask[low:high].tolist()
 
 
 def test_the_names_are_those_of_the_catalogue():

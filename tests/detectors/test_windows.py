@@ -150,3 +150,14 @@ def test_a_whole_detector_closes_windows_when_nothing_comes():
     assert machine.verdicts()[0].units == 0
     list(machine.tick(5 * NS))
     assert machine.verdicts()[0].units == 1
+
+
+@pytest.mark.parametrize("ahead_ns", [0, 1800 * NS + 1, 10**18], ids=["right", "half an hour", "years"])
+def test_a_sender_whose_clock_is_ahead_keeps_no_window_open(ahead_ns):
+    machine = Detector(contract(TTFT))
+    list(machine.process(both("odd", event_ns=ahead_ns, timings=Timings(ttft_s=2.0)), 0))
+    for i in range(40):  # after a silence that has let the odd one go
+        now_ns = 5 * NS + i * NS // 4
+        for view in both(f"s{i}", event_ns=now_ns, timings=Timings(ttft_s=2.0)):
+            list(machine.process([view], now_ns))
+    assert machine.verdicts()[0].units == 9

@@ -1,12 +1,11 @@
 """Calibration: a share for each cause and score that never falls, fitted as its page says."""
 
-import importlib.util
 import json
 import sys
 from functools import cache
-from pathlib import Path
 
 import pytest
+from benchmark_scripts import script
 from cause_scenes import case
 
 from paritas.detectors.diagnosis import Cause
@@ -15,16 +14,9 @@ from paritas.detectors.diagnosis.causes import MIN_CONFIDENCE
 from paritas.detectors.diagnosis.faults import FAULTS
 from paritas.detectors.diagnosis.scores import SCORES
 
-FOLDER = Path(__file__).resolve().parents[3] / "benchmarks"
 
-
-@cache
-def script(name="diagnosis_accuracy"):
-    """Return the benchmark, or its figures, as a module."""
-    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", FOLDER / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def accuracy():
+    return script("diagnosis_accuracy")
 
 
 def test_every_scored_cause_has_a_table_that_rises():
@@ -43,7 +35,7 @@ def test_a_score_falls_into_its_range(score, place):
 def test_pooled_shares_never_fall():
     right, seen = {0: 9, 1: 1, 5: 98}, {0: 10, 1: 10, 5: 100}
     filled = [{i: table.get(i, 0) for i in range(6)} for table in (right, seen)]
-    told = script().rising(*filled, [0.5] * 6)
+    told = accuracy().rising(*filled, [0.5] * 6)
     assert told == sorted(told)
     assert told[0] == told[1] == round((9 + 1 + 1 + 1) / (10 + 10 + 4), 3)
     assert told[5] == round(99 / 102, 3)
@@ -54,7 +46,7 @@ def test_pooled_shares_never_fall():
 
 @cache
 def measured():
-    return script().measure(209, count=60)
+    return accuracy().measure(209, count=60)
 
 
 def test_most_names_are_right_where_there_is_an_alarm():
@@ -78,7 +70,7 @@ def test_a_summary_counts_what_it_was_given():
         row("shift", "shift", place="replica=r1", located=True),
         {**row("shift", ""), "alarm": False},
     ]
-    told = script().summary(rows)
+    told = accuracy().summary(rows)
     assert (told["cases"], told["alarmed"], told["located"]) == (5, 4, 1.0)
     assert (told["top1"], told["unknown"], told["wrong_name"]) == (0.5, 0.25, 0.25)
     assert told["confusion"] == {"shift": {"shift": 2, "unknown": 1}, "stale_weights": {"shift": 1}}
@@ -96,7 +88,7 @@ def test_a_summary_counts_what_it_was_given():
 
 
 def test_the_seeds_that_are_held_out_are_no_others():
-    module = script()
+    module = accuracy()
     developed = set(range(201, 210))
     assert module.HELD_OUT not in developed | set(module.TRAINING)
     assert developed.isdisjoint(module.TRAINING)
@@ -104,17 +96,17 @@ def test_the_seeds_that_are_held_out_are_no_others():
 
 def test_how_bad_a_case_is_has_a_name():
     made = [case("warm_sampler", severity) for severity in FAULTS["warm_sampler"].severities]
-    assert [script().level(one) for one in made] == ["mild", "mild", "middle", "middle", "bad"]
+    assert [accuracy().level(one) for one in made] == ["mild", "mild", "middle", "middle", "bad"]
 
 
 def test_a_run_goes_on_from_the_rows_it_kept(tmp_path):
     kept = tmp_path / "rows.jsonl"
-    whole = list(script().measure_drawn(209, 6))
-    assert list(script().measure_drawn(209, 6, kept)) == whole
+    whole = list(accuracy().measure_drawn(209, 6))
+    assert list(accuracy().measure_drawn(209, 6, kept)) == whole
     lines = kept.read_text().splitlines()
     assert len(lines) == 6
     kept.write_text("".join(line + "\n" for line in lines[:4]))
-    assert list(script().measure_drawn(209, 6, kept)) == whole
+    assert list(accuracy().measure_drawn(209, 6, kept)) == whole
     assert kept.read_text().splitlines() == lines
 
 
@@ -128,9 +120,9 @@ def test_the_figures_are_written(tmp_path):
 @pytest.mark.parametrize("options", [[], ["--json"]], ids=["text", "json"])
 def test_the_benchmark_prints_lines_or_json(options, capsys, monkeypatch):
     told = measured()
-    monkeypatch.setattr(script(), "measure", lambda seed, **_: told)
+    monkeypatch.setattr(accuracy(), "measure", lambda seed, **_: told)
     monkeypatch.setattr(sys, "argv", ["diagnosis_accuracy.py", *options])
-    script().main()
+    accuracy().main()
     out = capsys.readouterr().out
     if options:
         assert json.loads(out) == json.loads(json.dumps(told))

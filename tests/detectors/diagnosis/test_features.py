@@ -77,48 +77,71 @@ def lean_z(pairs):
 
 
 def direct(pairs):
+    """Return every feature, from the tokens themselves."""
     ell = np.concatenate([one.log_ratio for one in pairs])
     q = np.concatenate([one.logprob_q for one in pairs])
-    size, w = np.abs(ell), np.minimum(np.exp(ell), 2.0)
-    likely, rare = (q >= np.log(0.1)) & (q < np.log(0.9)), q < np.log(0.1)
-    chance = np.concatenate([one.top.top1_q for one in pairs])
-    hit = np.concatenate([one.top.is_top1 for one in pairs])
-    known = ~np.isnan(chance)
-    generated = sum(
-        n for one in pairs for s, n in one.counts.items() if s not in (TokenStatus.MASKED, TokenStatus.PROMPT)
+    return (
+        {"tokens": len(ell), "units": len(pairs)}
+        | of_ratios(ell)
+        | of_levels(ell, q)
+        | of_sequences(pairs)
+        | {"top1_z": top1_z(pairs)}
+        | of_statuses(pairs)
     )
 
-    def share(*statuses):
-        return sum(one.counts.get(s, 0) for one in pairs for s in statuses) / generated
 
+def of_ratios(ell):
+    w = np.minimum(np.exp(ell), 2.0)
     return {
-        "tokens": len(ell),
-        "units": len(pairs),
-        "mean_abs": size.mean(),
+        "mean_abs": np.abs(ell).mean(),
         "mean": ell.mean(),
         "sd": ell.std(),
         "share_not_above": (ell <= 0).mean(),
         "kurtosis": (ell**4).mean() / ell.var() ** 2,
-        "slope": np.polyfit(q, q + ell, 1)[0],
-        "correlation": correlation(pairs, 0),
-        "back": correlation(pairs, -1),
-        "ahead": correlation(pairs, 1),
         "up": (ell > np.log(1.5)).mean(),
         "down": (ell < -np.log(1.5)).mean(),
         "mean_ratio": w.mean(),
         "mean_ratio_z": (w.mean() - 1) / (ell.std() / np.sqrt(len(ell))),
-        "top1_z": (hit - chance)[known].sum() / np.sqrt((chance * (1 - chance))[known].sum()),
+    }
+
+
+def of_levels(ell, q):
+    """Features that look at how likely a token was."""
+    likely, rare = (q >= np.log(0.1)) & (q < np.log(0.9)), q < np.log(0.1)
+    return {
+        "slope": np.polyfit(q, q + ell, 1)[0],
         "opposed": opposed(ell, q),
+        "band_high": ell[likely].mean(),
+        "band_low": ell[rare].mean(),
+    }
+
+
+def of_sequences(pairs):
+    """Features that look at a token's neighbours or its place."""
+    return {
+        "correlation": correlation(pairs, 0),
+        "back": correlation(pairs, -1),
+        "ahead": correlation(pairs, 1),
         "last_growth": np.mean([abs(one.log_ratio[-1]) for one in pairs])
         / np.mean([np.abs(one.log_ratio[-9:-1]) for one in pairs]),
         "coherence": neighbours([root(one.log_ratio) for one in pairs]),
         "clustering": neighbours([np.sqrt(np.abs(one.log_ratio)) for one in pairs]),
         "lean_z": lean_z(pairs),
-        "band_high": ell[likely].mean(),
-        "band_low": ell[rare].mean(),
-        "broken": share(TokenStatus.NONFINITE, TokenStatus.SENTINEL, TokenStatus.POSITIVE),
-        "missing": share(TokenStatus.MISSING),
     }
+
+
+def top1_z(pairs):
+    chance = np.concatenate([one.top.top1_q for one in pairs])
+    hit = np.concatenate([one.top.is_top1 for one in pairs])
+    known = ~np.isnan(chance)
+    return (hit - chance)[known].sum() / np.sqrt((chance * (1 - chance))[known].sum())
+
+
+def of_statuses(pairs):
+    count = {status: sum(one.counts.get(status, 0) for one in pairs) for status in TokenStatus}
+    generated = sum(count.values()) - count[TokenStatus.MASKED] - count[TokenStatus.PROMPT]
+    broken = count[TokenStatus.NONFINITE] + count[TokenStatus.SENTINEL] + count[TokenStatus.POSITIVE]
+    return {"broken": broken / generated, "missing": count[TokenStatus.MISSING] / generated}
 
 
 @settings(max_examples=25)

@@ -4,12 +4,13 @@ import pickle
 import random
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pair_factory import NS
-from trace_streams import stream, watched
+from trace_streams import LOST, stream, watched
 
 from paritas.agent.claim import Lost
 from paritas.agent.own_spans import gap_record
@@ -42,11 +43,22 @@ SILENCES = {
 START_NS = 1_700_000_000 * NS
 
 
+def traces():
+    """The stream; three senders' clocks are years ahead, and one that stays alone begins after its end, labelled otherwise."""
+    found = stream(180)
+    for i in (40, 90, 200):
+        found[i] = replace(found[i], event_ns=START_NS + 10**17)
+    place = next(i for i, trace in enumerate(found) if trace.sequence_id == f"s-{LOST[0]:04}")
+    begin = replace(found[place], final=False)
+    end = replace(begin, start=len(begin) + 1, attributes={"replica": "other"})
+    return [*found[:place], end, begin, *found[place + 1 :]]
+
+
 @cache
 def log():
     """Arrivals in the order of the log: two partitions, copies, garbage, silences, equal times, late halves."""
     made, now_ns, rng = [], START_NS, random.Random(5)
-    values = [(r.key.decode(), r.value) for t in stream(180) for r in encode([t], resource={})]
+    values = [(r.key.decode(), r.value) for t in traces() for r in encode([t], resource={})]
     for i, (key, value) in enumerate(values):
         now_ns += rng.choice((0, 0, 0, 1, 40)) * MS + round(SILENCES.get(i, 0) * NS)
         partition = int(key[:2], 16) % 2
@@ -161,3 +173,18 @@ def test_events_of_one_time_are_in_the_order_of_the_log(rng):
     for event in shuffled:
         machine.put(event)
     assert [event for _, _, event in sorted(machine._waiting)] == events
+
+
+def test_what_is_on_its_way_while_silence_gives_up_on_its_sequence_is_late():
+    """Both halves were taken by an operator in time; the second one's event comes after a long silence here."""
+    lane, machine = Lane(CONTRACTS["hasty"]), OrderedEvaluation(CONTRACTS["hasty"])
+    pair = next((a, b) for a, b in pairwise(traces()) if a.sequence_id == b.sequence_id)
+    for i, trace in enumerate(pair):
+        ((_, value),) = ((r.key, r.value) for r in encode([trace], resource={}))
+        lane.take("k", Arrival(START_NS + i, 0, i, (), value))
+    first, second = lane.sent
+    machine.put(first)
+    list(machine.pass_time(START_NS + 60 * NS))
+    machine.put(second)
+    list(machine.flush())
+    assert machine.detector.evaluator.reasons == {PairReason.UNMATCHED: 1, PairReason.LATE: 1}

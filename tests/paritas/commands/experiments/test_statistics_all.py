@@ -1,44 +1,48 @@
 """`make bench-statistics`: every table, then every claim with its number."""
 
-import importlib.util
 import json
 import re
 import sys
-from functools import cache
-from pathlib import Path
 
 import pytest
+from benchmark_scripts import FOLDER, script
 
 from paritas.commands.experiments.result import Claim, Result, Setting
 
-SCRIPT = Path(__file__).resolve().parents[4] / "benchmarks/statistics_all.py"
 
-
-@cache
-def script():
-    """Return the benchmark as a module."""
-    spec = importlib.util.spec_from_file_location("benchmark_statistics_all", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def statistics_all():
+    return script("statistics_all")
 
 
 @pytest.fixture(scope="module")
 def told():
-    return list(script().measure(Setting(seed=1, is_quick=True), names=("precision-ladder",)))
+    return list(statistics_all().measure(Setting(seed=1, is_quick=True), names=("precision-ladder",)))
 
 
 def run_main(monkeypatch, told, *options):
-    monkeypatch.setattr(script(), "measure", lambda _, names: iter(told))
+    monkeypatch.setattr(statistics_all(), "measure", lambda _, names: iter(told))
     monkeypatch.setattr(sys, "argv", ["statistics_all.py", *options])
-    return script().main()
+    return statistics_all().main()
 
 
 def test_it_measures_what_it_names(told):
     ((result, cpu_s),) = told
     assert (result.name, result.seed) == ("precision-ladder", 1)
     assert cpu_s > 0.0
-    assert script().EXPERIMENTS == ("false-alarms", "delay", "recorded-delay", "precision-ladder")
+    names = ("false-alarms", "null-streams", "delay", "recorded-delay", "precision-ladder")
+    assert names == statistics_all().EXPERIMENTS
+
+
+def test_the_benchmark_beside_it_is_one_of_them(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import null_streams
+
+    monkeypatch.setattr(null_streams, "QUICK", 2)
+    setting = Setting(seed=1, is_quick=True)
+    ((result, cpu_s),) = statistics_all().measure(setting, names=("null-streams",))
+    assert (result.name, result.seed) == ("null-streams", 1)
+    assert set(result.table("null streams").column("row")) == set(null_streams.ROWS)
+    assert cpu_s > 0.0
 
 
 def cells(line):
@@ -74,15 +78,15 @@ def test_a_broken_promise_is_loud_and_exits_with_one(monkeypatch, capsys):
 def test_only_one_of_them_is_run_where_one_is_named(options, names, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        script(), "measure", lambda _, names: asked.append(names) or iter([(Result("x", 0, ()), 1.0)])
+        statistics_all(), "measure", lambda _, names: asked.append(names) or iter([(Result("x", 0, ()), 1.0)])
     )
     monkeypatch.setattr(sys, "argv", ["statistics_all.py", *options])
-    script().main()
-    assert asked == [names or script().EXPERIMENTS]
+    statistics_all().main()
+    assert asked == [names or statistics_all().EXPERIMENTS]
 
 
 def test_recordings_come_from_the_first_folder_that_is_there(tmp_path, monkeypatch):
     monkeypatch.setenv("PARITAS_RECORDINGS", str(tmp_path / "gone"))
     monkeypatch.setenv("PARITAS_SHARED_DATA", str(tmp_path))
-    assert script().recordings(None) == tmp_path
-    assert script().recordings(tmp_path.parent) == tmp_path.parent
+    assert statistics_all().recordings(None) == tmp_path
+    assert statistics_all().recordings(tmp_path.parent) == tmp_path.parent
