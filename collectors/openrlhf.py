@@ -7,13 +7,17 @@
 
 The engine's log-probabilities are there when the correction is on.  What never came is 0.0 there; the
 detectors find such runs (`paritas.tokens.missing_zeros`).
+
+Called where the actor is, and before it trains on the experience, ``model=self.actor`` has a digest of its
+weights told with the training side.
 """
 
 from dataclasses import replace
 from typing import Any
 
+from paritas.collectors.torch.backend import quietly
 from paritas.collectors.torch.capture import TorchCollector
-from paritas.collectors.torch.rollouts import Rollouts, numbered, show_rollouts
+from paritas.collectors.torch.rollouts import Rollouts, numbered, prefix_of, show_rollouts
 from paritas.records import KernelIdentity, LogprobSemantics, Role, Sampling
 
 __all__ = ["rollouts_of", "show_experience"]
@@ -52,6 +56,7 @@ def show_experience(
     weights_version: str,
     sampling: Sampling = UNTOLD,
     inference: KernelIdentity = INFERENCE,
+    model: Any = None,
 ) -> None:
     """Show an experience: nothing raises, what cannot be shown is counted.
 
@@ -66,9 +71,12 @@ def show_experience(
         Temperature and truncation of the engine.
     inference : KernelIdentity
         The engine's kernel as far as it is known here.
+    model : openrlhf Actor, torch.nn.Module or None
+        What ``action_log_probs`` were computed with, as it still is: a digest of its weights is taken once a
+        version.  None, shards (ZeRO 3) and adapters have none; the engine's weights are not seen from here.
     """
     try:
-        rollouts = rollouts_of(experience, prefix=f"{weights_version}/")
+        rollouts = rollouts_of(experience, prefix=prefix_of(weights_version))
     except Exception:  # noqa: BLE001 -- the edge to somebody else's batch
         collector.refuse()
         return
@@ -78,6 +86,11 @@ def show_experience(
     show_rollouts(
         collector,
         rollouts,
-        train=replace(shared, sampling=law),
-        inference=replace(shared, kernel=inference, sampling=engine),
+        train=collector.weighed(replace(shared, sampling=law), quietly(lambda: _inside(model))),
+        inference=replace(shared, kernel=inference, sampling=engine, weights_digest=""),
     )
+
+
+def _inside(model: Any) -> Any:
+    """Return what an Actor holds; an Actor has no configuration of its own, as every model has."""
+    return model if hasattr(model, "config") else getattr(model, "model", model)

@@ -8,6 +8,9 @@
 Put it behind `compute_rollout_correction_and_add_to_batch`, or anywhere both columns are there;
 ``rollout.calculate_log_probs`` must be on for the engine's.  Needs nothing of verl: a `DataProto` is
 read by its three parts, `batch`, `non_tensor_batch` and `meta_info`.
+
+The driver holds no weights.  Called where they are, in a worker and before it trains on the batch, ``model=``
+has a digest of them told with the training side.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from paritas.collectors.torch.capture import TorchCollector
-from paritas.collectors.torch.rollouts import Rollouts, numbered, show_rollouts
+from paritas.collectors.torch.rollouts import Rollouts, numbered, prefix_of, show_rollouts
 from paritas.collectors.torch.traces import Names
 from paritas.records import KernelIdentity, LogprobSemantics, Role, Sampling
 
@@ -69,6 +72,7 @@ def show_batch(
     weights_version: str,
     inference: KernelIdentity = INFERENCE,
     truncation: Sampling = UNTOLD,
+    model: Any = None,
 ) -> None:
     """Show a `DataProto`: nothing raises, what cannot be shown is counted.
 
@@ -84,10 +88,13 @@ def show_batch(
         The engine's kernel as far as it is known here.
     truncation : Sampling
         The engine's truncation (``top_p``, ``top_k``, ``min_p``) from ``rollout`` of the configuration.
+    model : torch.nn.Module or None
+        What old log-probabilities were computed with, as it still is: a digest of its weights is taken once a
+        version.  None, shards and adapters have none; the engine's weights are not seen from here.
     """
     try:
         temperature = float(data.meta_info.get("temperature", 1.0))
-        rollouts = rollouts_of(data.batch, data.non_tensor_batch, prefix=f"{weights_version}/")
+        rollouts = rollouts_of(data.batch, data.non_tensor_batch, prefix=prefix_of(weights_version))
     except Exception:  # noqa: BLE001 -- the edge to somebody else's batch
         collector.refuse()
         return
@@ -97,6 +104,6 @@ def show_batch(
     show_rollouts(
         collector,
         rollouts,
-        train=replace(shared, sampling=train),
-        inference=replace(shared, kernel=inference, sampling=engine),
+        train=collector.weighed(replace(shared, sampling=train), model),
+        inference=replace(shared, kernel=inference, sampling=engine, weights_digest=""),
     )

@@ -26,8 +26,9 @@ class FileTail:
     """Reads a growing JSON Lines file; owns the open file.
 
     A line is given once its end is written.  A file that got shorter is read again from its
-    start; one that was rotated is read to its end, then the new one of that name.  Both are
-    told as problems.  A file that is cut and grows past the old size between two looks
+    start: what was added between the last look and the cut is lost to it.  One that was rotated is
+    read to its end, which is there once the new one of that name holds something, then the new one.
+    Both are told as problems.  A file that is cut and grows past the old size between two looks
     cannot be told from one that only grew.
 
     Parameters
@@ -65,7 +66,9 @@ class FileTail:
         """Yield the lines completed since the last call, and what happened to the file."""
         if os.fstat(self._file.fileno()).st_size < self._file.tell():
             yield from self._restart(
-                ProblemReason.FILE_SHRANK, "the file got shorter and is read from its start"
+                ProblemReason.FILE_SHRANK,
+                "the file got shorter and is read from its start",
+                hint="what was added just before is not read: rotate by renaming, not by copying and cutting",
             )
             self._file.seek(0)
         yield from self._appended()
@@ -82,9 +85,9 @@ class FileTail:
         """Yield what stands after the last line end, as a line without one."""
         yield from filter(is_filled, self._splitter.finish())
 
-    def _restart(self, reason: ProblemReason, message: str) -> Iterator[Line | Problem]:
+    def _restart(self, reason: ProblemReason, message: str, *, hint: str = "") -> Iterator[Line | Problem]:
         yield from self.finish()
-        yield Problem(str(self._path), self._splitter.next_number, reason, message)
+        yield Problem(str(self._path), self._splitter.next_number, reason, message, hint)
         self._splitter = LineSplitter(self._limit_bytes)
 
     def _appended(self) -> Iterator[Line]:
@@ -92,13 +95,14 @@ class FileTail:
             yield from filter(is_filled, self._splitter.feed(block))
 
     def _is_replaced(self) -> bool:
+        """While the new file is empty its writer may still write to the old one, which it has open."""
         try:
             there = self._path.stat()
         except FileNotFoundError:
             return False  # a rotation may be half done; look again
         except OSError as error:
             raise unreadable(self._path, error) from error
-        return not os.path.samestat(there, os.fstat(self._file.fileno()))
+        return there.st_size > 0 and not os.path.samestat(there, os.fstat(self._file.fileno()))
 
     def _open(self) -> BinaryIO:
         try:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from paritas.records import LogprobSemantics, Sampling
 
-__all__ = ["draw", "is_neutral", "law_of", "log_softmax", "most_likely", "neutral"]
+__all__ = ["draw", "is_neutral", "law_of", "log_softmax", "logprob_of", "most_likely", "neutral"]
 
 Rows = NDArray[np.float32]
 
@@ -88,6 +88,17 @@ def draw(rows: Rows, chances: NDArray[np.float64]) -> NDArray[np.int64]:
     cumulative = np.cumsum(np.exp(rows, dtype=np.float64), axis=1)
     aims = chances * cumulative[:, -1]
     return np.array([np.searchsorted(row, aim, "right") for row, aim in zip(cumulative, aims, strict=True)])
+
+
+def logprob_of(rows: Rows, token: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the log-probability of one token a row, in nats.
+
+    Examples
+    --------
+    >>> logprob_of(np.log([[0.5, 0.25, 0.25]]), np.array([0])).round(4).tolist()
+    [-0.6931]
+    """
+    return rows[np.arange(len(token)), token].astype(np.float64)
 
 
 def most_likely(rows: Rows, k: int) -> list[list[tuple[int, float]]]:

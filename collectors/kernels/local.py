@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paritas.collectors.kernels.kernel import Answer, Ask, Decoder, Forward, Ids, Rows, Scored
-from paritas.collectors.kernels.law import draw, law_of, most_likely
+from paritas.collectors.kernels.law import draw, law_of, logprob_of, most_likely
 from paritas.errors import UsageError
 from paritas.exact import ExactDrift, exact_drift, join_drifts
 from paritas.records import KernelIdentity, LogprobSemantics, Sampling
@@ -76,7 +76,7 @@ class LocalSampler:
         token, rows = drawing.token[i, :n], drawing.rows[i, :n]
         finish = "stop" if int(token[-1]) in self._decoder.stops else "length"
         top = most_likely(rows, self._top_k)
-        return Answer(ask, token, _at(rows, token), top, rows, finish)
+        return Answer(ask, token, logprob_of(rows, token), top, rows, finish)
 
 
 class LocalScorer:
@@ -101,18 +101,13 @@ class LocalScorer:
         for chunk in self._forward.response(answer.ask.prompt, answer.token):
             rows = law_of(chunk, law)
             stop = start + len(rows)
-            logprob.append(_at(rows, answer.token[start:stop]))
+            logprob.append(logprob_of(rows, answer.token[start:stop]))
             top += most_likely(rows, self._top_k)
             if answer.rows is not None:
                 drifts.append(exact_drift(answer.rows[start:stop], rows))
             start = stop
         exact = None if answer.rows is None else join_drifts(drifts)
         return Scored(np.concatenate(logprob), top, exact)
-
-
-def _at(rows: Rows, token: Ids) -> NDArray[np.float64]:
-    """Log-probability of one token a row."""
-    return rows[np.arange(len(token)), token].astype(np.float64)
 
 
 @dataclass(slots=True, eq=False)

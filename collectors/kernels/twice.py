@@ -14,10 +14,9 @@ from itertools import cycle, islice
 from typing import Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from paritas.collectors.kernels.kernel import Answer, Ask, Ids, LocalModel, Rows, Sampler, Scored, TopRows
-from paritas.collectors.kernels.law import law_of, most_likely
+from paritas.collectors.kernels.law import law_of, logprob_of, most_likely
 from paritas.collectors.kernels.local import LocalSampler
 from paritas.collectors.kernels.suite import scoring_law
 from paritas.errors import UsageError
@@ -199,17 +198,12 @@ def _filled(items: Sequence[T], size: int) -> Iterator[tuple[Sequence[T], list[T
 def _told(answer: Answer, rows: Rows, top_k: int) -> Answer:
     """The same response as whole laws tell it."""
     top: TopRows = most_likely(rows, top_k)
-    return Answer(answer.ask, answer.token, _at(rows, answer.token), top, rows, answer.finish)
+    return Answer(answer.ask, answer.token, logprob_of(rows, answer.token), top, rows, answer.finish)
 
 
 def _scored(answer: Answer, rows: Rows, top_k: int) -> Scored:
     exact = None if answer.rows is None else exact_drift(answer.rows, rows)
-    return Scored(_at(rows, answer.token), most_likely(rows, top_k), exact)
-
-
-def _at(rows: Rows, token: Ids) -> NDArray[np.float64]:
-    """Log-probability of one token a row."""
-    return rows[np.arange(len(token)), token].astype(np.float64)
+    return Scored(logprob_of(rows, answer.token), most_likely(rows, top_k), exact)
 
 
 def _shared(one: Answer, other: Answer) -> tuple[Answer, Scored] | None:

@@ -20,7 +20,7 @@ class Draft:
     ----------
     added : dict
         Fields to set in the request.
-    null, drop, top, meta
+    null, drop, top, meta, is_native
         What is then to be taken out of the answer, as of `Strip`.
     top_k : int
         Most likely tokens a position that are sure to come.
@@ -31,6 +31,7 @@ class Draft:
     drop: list[str] = field(default_factory=list)
     top: list[str] = field(default_factory=list)
     meta: tuple[str, ...] = ()
+    is_native: bool = False
     top_k: int = 0
 
 
@@ -59,7 +60,7 @@ def drafted(route: Route, asked: dict[str, Any], facts: EngineFacts, *, takes: b
             _vllm(route, asked, draft, facts, has_asked=has_asked)
         case Engine.SGLANG, Route.CHAT | Route.COMPLETIONS | Route.GENERATE:
             _sglang(route, asked, draft, has_asked=has_asked)
-        case Engine.LLAMACPP, Route.CHAT | Route.COMPLETIONS:
+        case Engine.LLAMACPP, Route.CHAT | Route.COMPLETIONS | Route.NATIVE:
             _llamacpp(route, asked, draft, has_asked=has_asked)
         case _:
             raise PassedError(Unobserved.NO_TOKEN_IDS)
@@ -73,7 +74,7 @@ def _has_asked(route: Route, asked: Mapping[str, Any]) -> bool:
             if not asked.get("logprobs") and asked.get("top_logprobs"):
                 raise PassedError(Unobserved.CONFLICT)
             return bool(asked.get("logprobs"))
-        case Route.COMPLETIONS:
+        case Route.COMPLETIONS | Route.NATIVE:
             return asked.get("logprobs") is not None
         case Route.GENERATE:
             if isinstance(asked.get("return_logprob"), list):
@@ -90,7 +91,7 @@ def _asked_top_k(route: Route, asked: Mapping[str, Any]) -> int:
     match route:
         case Route.CHAT:  # the sampled token may have taken the last place
             return max(0, count_in(asked.get("top_logprobs")) - 1)
-        case Route.COMPLETIONS:
+        case Route.COMPLETIONS | Route.NATIVE:
             return count_in(asked.get("logprobs"))
         case Route.GENERATE:
             return count_in(asked.get("top_logprobs_num"))
@@ -222,6 +223,8 @@ def _whole(value: Any, *, unsaid: int) -> int:
 
 def _llamacpp(route: Route, asked: Mapping[str, Any], draft: Draft, *, has_asked: bool) -> None:
     """Its entries carry ids; it counts top_logprobs without the sampled token, and needs at least one."""
+    if route is Route.NATIVE and asked.get("response_fields"):
+        raise PassedError(Unobserved.NO_TOKEN_IDS)  # the client has the answer cut to what it names
     if has_asked:
         return
     if route is Route.CHAT and asked.get("stream") and asked.get("tools"):
@@ -229,6 +232,11 @@ def _llamacpp(route: Route, asked: Mapping[str, Any], draft: Draft, *, has_asked
     if route is Route.CHAT:
         draft.added |= {"logprobs": True, "top_logprobs": max(1, draft.top_k)}
         draft.drop.append("logprobs")
+    elif route is Route.NATIVE:
+        if asked.get("logprobs") is not None:
+            raise PassedError(Unobserved.CONFLICT)  # the answer would repeat another number than was asked
+        draft.added["n_probs"] = max(1, draft.top_k)
+        draft.is_native = True
     else:
         draft.added["logprobs"] = max(1, draft.top_k)
         draft.null.append("logprobs")

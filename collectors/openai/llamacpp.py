@@ -5,7 +5,7 @@ temperature, truncation, penalties, bias or grammar a request has, unless it ask
 Three kinds of tokens are counted in ``usage`` and are not among the log-probabilities:
 
 - all but the last token of a character that took several: an emoji of two tokens tells one;
-- in a stream the end token; a whole answer tells it;
+- in a stream the end token; a whole answer tells it, and its own route ``/completion`` always;
 - in a whole answer, whatever follows the beginning of a stop text.
 
 The last two miss at the end, and what was told is a whole beginning.  The first may be anywhere.
@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from paritas.collectors.openai.plans import Plan
+from paritas.collectors.openai.plans import Plan, Route
 from paritas.collectors.openai.responses import Spoken
 from paritas.records import Timings
 
@@ -45,7 +45,8 @@ def hides_tokens(spoken: Spoken, plan: Plan, *, counted: int | None) -> bool:
     """
     if not spoken.entries or (not spoken.is_wide and plan.stops.isascii()):
         return False
-    is_end_untold = plan.is_stream and spoken.finish_reason == "stop" and not plan.stops
+    is_of_openai = plan.is_stream and plan.route is not Route.NATIVE
+    is_end_untold = is_of_openai and spoken.finish_reason == "stop" and not plan.stops
     return counted is None or counted - len(spoken.entries) != int(is_end_untold)
 
 

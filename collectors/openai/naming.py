@@ -9,7 +9,8 @@ A client says so in request headers, or in the ``user`` field where it cannot se
     x-paritas-attributes: slice=math,environment=gsm8k
 
 Without a word the response id names the sequence, as every client sees it; the choices of one
-answer are ``ID/0``, ``ID/1`` …, and the answer is their group.
+answer are ``ID/0``, ``ID/1`` …, and the answer is their group.  Where an answer has no id the request's
+``x-request-id`` does, else a fresh name.
 """
 
 import hashlib
@@ -17,7 +18,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["HEADER_PREFIX", "Names", "Traceparent", "is_in_share", "names_of", "traceparent_of"]
+__all__ = [
+    "HEADER_PREFIX",
+    "Names",
+    "Traceparent",
+    "is_in_share",
+    "names_of",
+    "request_id_of",
+    "traceparent_of",
+]
 
 HEADER_PREFIX = "x-paritas-"
 USER_PREFIX = "paritas:"
@@ -70,6 +79,17 @@ def names_of(headers: Mapping[str, str], user: str = "") -> Names:
         weights_version=one("weights-version", "weights"),
         attributes=_pairs(headers.get(HEADER_PREFIX + "attributes", "")),
     )
+
+
+def request_id_of(headers: Mapping[str, str], fresh: str) -> str:
+    """Return the client's own name of a request (names of headers in lower case), else the fresh one.
+
+    Examples
+    --------
+    >>> request_id_of({"x-request-id": "a-7"}, "f"), request_id_of({}, "f")
+    ('a-7', 'f')
+    """
+    return _name(headers.get("x-request-id", "")) or fresh
 
 
 def _pairs(text: str) -> dict[str, str]:

@@ -39,6 +39,8 @@ class Context:
         The same by the monotonic clock.
     traceparent : str
         Trace context that the engine was given.
+    request_id : str
+        Names the sequence where neither client nor engine does.
     """
 
     plan: Plan
@@ -48,6 +50,7 @@ class Context:
     event_ns: int
     started_ns: int
     traceparent: str = ""
+    request_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,16 +79,24 @@ class Observation:
 
     def read(self, answer: Any, *, now_ns: int) -> None:
         """Take in a whole answer, or the JSON of one event."""
-        if self._context.plan.route is Route.GENERATE:
-            many = answer if isinstance(answer, list) else [answer]
-            for index, one in enumerate(many):
-                self._read_generate(one, index, now_ns)
+        route = self._context.plan.route
+        if route in (Route.GENERATE, Route.NATIVE):
+            read_one = self._read_native if route is Route.NATIVE else self._read_generate
+            for index, one in enumerate(answer if isinstance(answer, list) else [answer]):
+                if isinstance(one, Mapping):
+                    read_one(one, index, now_ns)
         elif isinstance(answer, Mapping):
             self._read_openai(answer, now_ns)
 
-    def _read_generate(self, answer: Any, index: int, now_ns: int) -> None:
-        if not isinstance(answer, Mapping):
-            return
+    def _read_native(self, answer: Mapping[str, Any], index: int, now_ns: int) -> None:
+        at = answer.get("index")
+        spoken = self._spoken(at if isinstance(at, int) else index)
+        if spoken is not None:
+            spoken.read_native(answer, now_ns=now_ns)
+        if isinstance(timings := answer.get("timings"), Mapping):
+            self._metrics = timings
+
+    def _read_generate(self, answer: Mapping[str, Any], index: int, now_ns: int) -> None:
         at = answer.get("index")
         meta = answer.get("meta_info")
         spoken = self._spoken(at if isinstance(at, int) else index)
@@ -184,7 +195,9 @@ class Observation:
         if len(weights) > 1:
             doubts[Doubt.MIXED_WEIGHTS] += 1
         is_many = context.plan.is_many or len(self._choices) > 1
-        sequence_id, group_id = context.names.of_choice(self._response_id, index, is_many=is_many)
+        sequence_id, group_id = context.names.of_choice(
+            self._response_id or context.request_id, index, is_many=is_many
+        )
         return TokenTrace(
             run_id=context.names.run_id,
             sequence_id=sequence_id,

@@ -16,6 +16,7 @@ class Route(StrEnum):
     COMPLETIONS = "completions"
     GENERATE = "generate"  # SGLang's own
     TOKENS = "tokens"  # vLLM's token-in, token-out
+    NATIVE = "native"  # llama.cpp's own
 
 
 ROUTES: Mapping[str, Route] = {
@@ -23,6 +24,8 @@ ROUTES: Mapping[str, Route] = {
     "/v1/completions": Route.COMPLETIONS,
     "/generate": Route.GENERATE,
     "/inference/v1/generate": Route.TOKENS,
+    "/completion": Route.NATIVE,
+    "/completions": Route.NATIVE,
 }
 
 
@@ -34,7 +37,7 @@ class Unobserved(StrEnum):
     BODY_TOO_LARGE = "body_too_large"
     BODY_ENCODED = "body_encoded"  # compressed by the client
     NOT_JSON = "not_json"
-    NO_TOKEN_IDS = "no_token_ids"  # noqa: S105 -- this engine does not tell them here
+    NO_TOKEN_IDS = "no_token_ids"  # noqa: S105 -- this engine does not tell them here, or shall not
     LOGITS = "logits"  # the engine reports logits, not log-probabilities
     ECHO = "echo"  # asking would make the engine score the prompt, or leave it out of the answer
     BEAM_SEARCH = "beam_search"
@@ -44,15 +47,20 @@ class Unobserved(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """What the client did not ask for, by where it stands and what an engine writes in its place."""
+    """What the client did not ask for, by where it stands and what an engine writes in its place.
+
+    `is_native`: the answer is llama.cpp's own, see `paritas.collectors.openai.native`.
+    """
 
     null_in_choice: tuple[str, ...] = ()
     drop_in_choice: tuple[str, ...] = ()
     null_at_top: tuple[str, ...] = ()
     drop_in_meta: tuple[str, ...] = ()
+    is_native: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.null_in_choice or self.drop_in_choice or self.null_at_top or self.drop_in_meta)
+        named = self.null_in_choice or self.drop_in_choice or self.null_at_top or self.drop_in_meta
+        return bool(named) or self.is_native
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from paritas.collectors.openai.messages import (
     trace_context,
     write,
 )
-from paritas.collectors.openai.naming import is_in_share, names_of
+from paritas.collectors.openai.naming import is_in_share, names_of, request_id_of
 from paritas.collectors.openai.observation import Context, Observation
 from paritas.collectors.openai.plans import ROUTES, Plan, Route, Unobserved, without_observation
 from paritas.collectors.openai.probing import probe
@@ -203,7 +203,8 @@ class Proxy:
         return None
 
     async def _observe(self, request: web.Request, plan: Plan, fresh: str) -> web.StreamResponse:
-        names = names_of({name.lower(): value for name, value in request.headers.items()}, plan.user)
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        names = names_of(headers, plan.user)
         names = replace(
             names,
             run_id=names.run_id or self._settings.run_id,
@@ -219,6 +220,7 @@ class Proxy:
             event_ns=self._clock.now_ns(),
             started_ns=self._clock.monotonic_ns(),
             traceparent=link,
+            request_id=request_id_of(headers, fresh),
         )
         observation = Observation(context)
         added = {"accept-encoding": "identity", "traceparent": sent}

@@ -90,7 +90,7 @@ def _plan(route: Route, body: bytes, asked: dict[str, Any], draft: Draft, facts:
         body=_written({**asked, **draft.added}) if draft.added else body,
         original=body,
         sampling=sampling_of(params, facts),
-        strip=Strip(tuple(draft.null), tuple(draft.drop), tuple(draft.top), draft.meta),
+        strip=Strip(tuple(draft.null), tuple(draft.drop), tuple(draft.top), draft.meta, draft.is_native),
         is_stream=bool(asked.get("stream")),
         is_many=count_in(params.get("n")) > 1 or (isinstance(texts, list) and not _is_one_prompt(texts)),
         echo=bool(asked.get("echo")) and facts.engine is not Engine.LLAMACPP,  # which ignores it
@@ -107,8 +107,8 @@ def _joined(stops: Any) -> str:
 
 
 def _is_one_prompt(texts: list[Any]) -> bool:
-    """A list of token ids is one prompt; so is a list of one."""
-    return len(texts) == 1 or all(isinstance(one, int) for one in texts)
+    """A list of token ids is one prompt, to llama.cpp with texts among them too; so is a list of one."""
+    return len(texts) < 2 or any(isinstance(one, int) for one in texts)
 
 
 def _written(asked: Mapping[str, Any]) -> bytes:

@@ -7,6 +7,7 @@
 | vLLM ``/inference/v1/generate`` | ``token_ids`` | ``logprobs.content[]`` with ``rank`` |
 | SGLang ``meta_info.output_token_logprobs`` | second of each tuple, ``output_ids`` | first of each tuple |
 | LMDeploy ``output_token_logprobs`` of pairs | second of each pair | first of each pair |
+| llama.cpp ``/completion`` ``completion_probabilities[]`` | ``id`` of an entry | ``logprob`` |
 | llama.cpp with ``post_sampling_probs`` | ``id`` of an entry | log of ``prob`` |
 
 Nothing here fails on a strange value: a number that is none counts as not reported.
@@ -100,6 +101,20 @@ class Spoken:
             self.is_finished |= meta.get("finish_reason") is not None
         self._arrived(now_ns)
 
+    def read_native(self, answer: Mapping[str, Any], *, now_ns: int) -> None:
+        """Add what an answer or chunk of llama.cpp's ``/completion`` says; its counts are of all so far.
+
+        Its ``tokens`` are told by some of its answers only, and before the first token are none.
+        """
+        content = {"content": answer.get("completion_probabilities")}
+        self.entries += _entries(content)
+        self.is_wide |= _is_wide(content)
+        if answer.get("stop") is True:
+            self.is_finished, self.finish_reason = True, str(answer.get("stop_type") or "")
+        self.counted = _count(answer.get("tokens_predicted"), unsaid=self.counted)
+        self.prompt_tokens = _count(answer.get("tokens_evaluated"), unsaid=self.prompt_tokens)
+        self._arrived(now_ns)
+
     def _read_meta(self, meta: Mapping[str, Any]) -> None:
         rows, tops = _listed(meta.get("output_token_logprobs")), _listed(meta.get("output_top_logprobs"))
         total = meta.get("completion_tokens")
@@ -122,6 +137,10 @@ class Spoken:
         known = max(len(self.ids), len(self.entries))
         if known > (self.arrivals[-1][1] if self.arrivals else 0):
             self.arrivals.append((now_ns, known))
+
+
+def _count(told: Any, *, unsaid: int | None) -> int | None:
+    return told if isinstance(told, int) and not isinstance(told, bool) else unsaid
 
 
 def weights_of(told: Mapping[str, Any]) -> list[str]:

@@ -5,7 +5,7 @@ import re
 from itertools import pairwise
 from typing import Any
 
-__all__ = ["EventCutter", "data_of", "with_data"]
+__all__ = ["EventCutter", "data_of", "text_of", "with_data"]
 
 DONE = b"[DONE]"
 EMPTY_LINE = re.compile(rb"\r\n\r\n|\n\r?\n|\r\r")
@@ -58,13 +58,24 @@ def data_of(event: bytes) -> Any | None:
     >>> data_of(b'data: {"a": 1}\n\n'), data_of(b": keep-alive\n\n"), data_of(b"data: [DONE]\n\n")
     ({'a': 1}, None, None)
     """
-    lines = [line[5:].strip() for line in event.splitlines() if line.startswith(b"data:")]
-    if not lines or lines == [DONE]:
+    text = text_of(event)
+    if text in (b"", DONE):
         return None
     try:
-        return json.loads(b"\n".join(lines))
+        return json.loads(text)
     except (ValueError, RecursionError):
         return None
+
+
+def text_of(event: bytes) -> bytes:
+    r"""Return the data of an event, its lines joined; empty where it has none.
+
+    Examples
+    --------
+    >>> text_of(b'id: 7\ndata: {"a":\ndata: 1}\n\n')
+    b'{"a":\n1}'
+    """
+    return b"\n".join(line[5:].strip() for line in event.splitlines() if line.startswith(b"data:"))
 
 
 def with_data(event: bytes, data: bytes) -> bytes:

@@ -4,9 +4,10 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from paritas.collectors.openai.native import without_probabilities
 from paritas.collectors.openai.plans import Strip
 
-__all__ = ["is_hollow", "strip", "written"]
+__all__ = ["is_hollow", "strip", "stripped"]
 
 BOTH = {"logprobs", "token_ids"}
 
@@ -49,7 +50,18 @@ def is_hollow(event: Any, rules: Strip) -> bool:
     )
 
 
-def written(answer: Any) -> bytes:
+def stripped(document: bytes, told: Any, rules: Strip) -> bytes:
+    """Return a document as the engine would have written it without our additions.
+
+    Parameters
+    ----------
+    told : JSON value
+        What the document holds; changed.
+    """
+    return without_probabilities(document) if rules.is_native else _written(strip(told, rules))
+
+
+def _written(answer: Any) -> bytes:
     """Return JSON; what an engine wrote as bare NaN stays so."""
     try:
         return json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode()

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from paritas.collectors.openai.observation import Observation
 from paritas.collectors.openai.plans import Strip
-from paritas.collectors.openai.streams import EventCutter, data_of, with_data
-from paritas.collectors.openai.strip import is_hollow, strip, written
+from paritas.collectors.openai.streams import EventCutter, data_of, text_of, with_data
+from paritas.collectors.openai.strip import is_hollow, stripped
 from paritas.collectors.openai.tally import ProxyFault, Tally
 
 __all__ = ["EventWatcher", "Passing", "WholeWatcher"]
@@ -80,7 +80,7 @@ class EventWatcher:
         if is_hollow(told, self._rules):
             return b""
         try:
-            return with_data(event, written(strip(told, self._rules)))
+            return with_data(event, stripped(text_of(event), told, self._rules))
         except (ValueError, TypeError, RecursionError):
             self._tally.faults[ProxyFault.STRIPPING] += 1
             return event
@@ -136,7 +136,7 @@ class WholeWatcher:
         try:
             told = json.loads(body)
             self._reader.read(told)
-            return written(strip(told, self._rules)) if self._rules else b""
+            return stripped(body, told, self._rules) if self._rules else b""
         except (ValueError, TypeError, RecursionError):
             self._tally.faults[ProxyFault.STRIPPING] += 1
             return body if self._rules else b""

@@ -7,12 +7,12 @@ traces are made at once, so they need no identity that the engine would have to 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from paritas.collectors.torch.backend import Tensor
+from paritas.collectors.torch.backend import Tensor, pytorch, quietly
 from paritas.collectors.torch.capture import TorchCollector
 from paritas.collectors.torch.shown import Shown
 from paritas.collectors.torch.traces import Names, Stamp
 
-__all__ = ["Rollouts", "numbered", "show_rollouts"]
+__all__ = ["Rollouts", "numbered", "prefix_of", "show_rollouts"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +43,30 @@ def show_rollouts(collector: TorchCollector, rollouts: Rollouts, *, train: Stamp
     for logprobs, stamp in ((rollouts.train, train), (rollouts.inference, inference)):
         if logprobs is not None:
             collector.show(replace(shown, logprobs=logprobs), rollouts.names, stamp=stamp)
+
+
+def prefix_of(weights_version: str) -> str:
+    """Return what stands before the names of this process: the version, and the rank where there are several.
+
+    Ranks number their own parts of a batch and ask nobody: without the rank two of them would give one name
+    to two sequences.
+
+    Examples
+    --------
+    >>> prefix_of("7")
+    '7/'
+    """
+    rank = quietly(_rank)
+    return f"{weights_version}/" if rank is None else f"{weights_version}/{rank}/"
+
+
+def _rank() -> int | None:
+    """Rank of this process among several; no collective, and None in a process of its own."""
+    distributed = pytorch().distributed
+    is_one_of_many = (
+        distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+    )
+    return int(distributed.get_rank()) if is_one_of_many else None
 
 
 def numbered(groups: Sequence[str], prefix: str = "") -> Names:

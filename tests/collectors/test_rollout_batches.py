@@ -3,12 +3,16 @@
 tests/engines shows the same with PyTorch and down to the agent.
 """
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from paritas.collectors import openrlhf, trl, verl
+from paritas.collectors.torch import Stamp
 from paritas.collectors.torch.rollouts import numbered
+from paritas.records import Role
 
 UIDS = np.array(["p", "q", "p"], dtype=object)
 
@@ -62,6 +66,44 @@ def test_openrlhf():
     assert told.tokens.tolist() == [[2, 5, 6, 7], [5, 6, 7, 8]]
     assert told.inference is None
     assert told.names.sequence_ids == ["3/0/0", "3/1/0"]
+
+
+class Recorder:
+    """A collector that keeps what it is shown and weighs by name: a real one needs PyTorch (tests/engines)."""
+
+    def __init__(self):
+        self.stamp, self.stamps = Stamp("run", weights_digest="w1:of the trainer"), []
+
+    def weighed(self, stamp, model):
+        return replace(stamp, weights_digest=f"w1:{model}")
+
+    def show(self, shown, names, *, stamp):
+        self.stamps.append(stamp)
+
+
+def experience():
+    return SimpleNamespace(
+        sequences=np.array([[1, 2, 5]]),
+        action_mask=np.array([[1, 1]]),
+        action_log_probs=np.full((1, 2), -1.0),
+        rollout_log_probs=np.full((1, 2), -1.1),
+        index=None,
+    )
+
+
+def proto():
+    return SimpleNamespace(batch=verl_batch(), non_tensor_batch={"uid": UIDS}, meta_info={})
+
+
+@pytest.mark.parametrize(
+    ("show", "batch"), [(verl.show_batch, proto()), (openrlhf.show_experience, experience())]
+)
+def test_the_weights_that_are_at_hand_are_the_trainers(show, batch):
+    """Nothing that is seen here says which weights the engine holds."""
+    recorder = Recorder()
+    show(recorder, batch, weights_version="7", model="its weights")
+    told = {stamp.kernel.role: stamp.weights_digest for stamp in recorder.stamps}
+    assert told == {Role.TRAIN: "w1:its weights", Role.INFERENCE: ""}
 
 
 def test_trl_keeps_its_columns():

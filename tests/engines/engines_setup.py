@@ -9,15 +9,17 @@ first part is complete, and a part counts as there only when it was installed to
 """
 
 import argparse
-import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from part_setup import SetupError, give_name, one_at_a_time, pip_said, run_step, set_up, speaker
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("PARITAS_CACHE") or ROOT / ".cache").absolute()
@@ -27,9 +29,7 @@ PYTHONS = ((3, 11), (3, 13))  # what the wheels of PyTorch, TRL and vLLM have in
 FOUNDATION = "torch==2.13.0"  # another one is another environment; other parts are added to the one there is
 FREE_GB = 2.0  # left on the disk when a part is there
 
-
-class SetupError(Exception):
-    """It cannot be set up here; the text is for a person."""
+say = speaker("engines")
 
 
 @dataclass(frozen=True)
@@ -127,12 +127,10 @@ def fetch(*names):
     if all(is_there(part) for part in wanted):
         return
     _check_python()
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "engines.lock").open("w") as lock:  # several test workers may come here together
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with one_at_a_time(CACHE / "engines.lock"):
         for part in wanted:
             _fetch_part(part)
-            _point_to(made_at())
+            give_name(VENV, made_at())
 
 
 def why_not_here(*names):
@@ -241,49 +239,9 @@ def _pip(*words, what, environ=()):
     _run([*pip, "-c", str(PINS), *words], timeout_s=1800, what=what, environ=environ)
 
 
-def _point_to(made):
-    """Give the environment the name that is used, in one step; its scripts know the folder it was made in."""
-    beside = CACHE / f".engines-venv.{os.getpid()}"
-    with contextlib.suppress(FileNotFoundError):
-        beside.unlink()
-    beside.symlink_to(made.name)
-    old = VENV.resolve() if VENV.is_symlink() else None
-    beside.replace(VENV)
-    if old is not None and old != made.resolve():
-        shutil.rmtree(old, ignore_errors=True)
-
-
 def _run(command, *, timeout_s, what, environ=()):
-    """Run to the end and return what it wrote; one error with the reason if it fails."""
-    try:
-        done = subprocess.run(
-            command,
-            check=True,
-            env={**os.environ, **dict(environ)},
-            timeout=timeout_s,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise SetupError(f"{what} was not there after {timeout_s} s: is the network slow?") from error
-    except subprocess.CalledProcessError as error:
-        raise SetupError(
-            f"{what} cannot be installed, is the network up? {_reason(error.output or '')}"
-        ) from error
-    return done.stdout
-
-
-def _reason(output):
-    """Return the one line of pip's output that says why."""
-    told = [line.strip() for line in output.splitlines() if line.strip()] or ["no output"]
-    named = [line for line in told if line.startswith("ERROR")]
-    return (named or told)[-1].removeprefix("ERROR: ")[:300]
-
-
-def say(text):
-    sys.stderr.write(f"engines: {text}\n")
-    sys.stderr.flush()
+    env = os.environ | dict(environ)
+    return run_step(command, what=what, limit_s=timeout_s, reason_of=pip_said, env=env)
 
 
 def _list():
@@ -299,13 +257,8 @@ def main():
     if asked.list:
         _list()
         return 0
-    try:
-        fetch(*(asked.parts or PARTS))
-    except SetupError as error:
-        say(str(error))
-        return 1
-    say(f"ready: {VENV / 'bin/python'}")
-    return 0
+    wanted = partial(fetch, *(asked.parts or PARTS))
+    return set_up(lambda: None, wanted, say=say, ready=lambda: VENV / "bin/python")
 
 
 if __name__ == "__main__":

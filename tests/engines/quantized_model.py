@@ -6,7 +6,6 @@ llm-compressor keeps a session, hooks and logs of its own in the process:
     python tests/engines/quantized_model.py gptq FOLDER
 """
 
-import fcntl
 import hashlib
 import importlib.util
 import os
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from engines.engines_setup import CACHE, say
 from engines.real_model import model_dir
+from part_setup import one_at_a_time
 
 GROUP = 32  # weights that share a scale; every layer's width is a multiple of it
 PROMPTS = (
@@ -56,8 +56,7 @@ def quantized_dir(method):
     if folder.exists():
         return folder
     model = model_dir()
-    with (CACHE / "smollm2.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with one_at_a_time(CACHE / "smollm2.lock"):
         if not folder.exists():
             say(f"quantising the small model by {method} into {folder} (0.2 GB, once, two minutes)")
             _make(method, model, folder)

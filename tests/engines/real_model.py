@@ -4,7 +4,6 @@ The package holds Q4_1 weights; they are de-quantised once and saved as a checkp
 transformers and vLLM load, in the cache folder.
 """
 
-import fcntl
 import importlib.util
 import os
 import shutil
@@ -12,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 from engines.engines_setup import CACHE, say
+from part_setup import one_at_a_time
 
 MODEL = CACHE / "smollm2-135m"
 
@@ -26,9 +26,7 @@ def model_dir():
     """Make the checkpoint once, under its name only when it is complete."""
     if MODEL.exists():
         return MODEL
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "smollm2.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with one_at_a_time(CACHE / "smollm2.lock"):
         if not MODEL.exists():
             _make()
     return MODEL

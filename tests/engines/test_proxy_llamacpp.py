@@ -1,6 +1,7 @@
 """The proxy before a real llama.cpp server: clients see no difference, traces are whole, verdicts are right."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -30,7 +31,7 @@ GREEDY = {**COMMON, "temperature": 0}
 SEEDED = {**COMMON, "seed": 5, "temperature": 0.9, "top_p": 0.9}
 MESSAGES = {"messages": [{"role": "user", "content": "Name three colours."}]}
 TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
-COMPLETION, CHAT = "/v1/completions", "/v1/chat/completions"
+COMPLETION, CHAT, NATIVE = "/v1/completions", "/v1/chat/completions", "/completion"
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +185,10 @@ def test_other_requests_pass_unchanged_too(engine, path, asked):
         (COMPLETION, {"prompt": PROMPT, "n_probs": 0}, Unobserved.CONFLICT),
         (CHAT, {**MESSAGES, "top_logprobs": 2}, Unobserved.CONFLICT),
         (COMPLETION, {"prompt": PROMPT, "logprobs": "x"}, Unobserved.CONFLICT),
-        ("/completion", {"prompt": PROMPT, "n_probs": 1}, None),
+        (NATIVE, {"prompt": PROMPT, "n_probs": 0}, Unobserved.CONFLICT),
+        (NATIVE, {"prompt": PROMPT, "logprobs": 0}, Unobserved.CONFLICT),
+        (NATIVE, {"prompt": PROMPT, "response_fields": ["content"]}, Unobserved.NO_TOKEN_IDS),
+        (NATIVE, {"prompt": [{}]}, None),  # it refuses this, whoever asks
     ],
 )
 def test_what_is_not_observed_is_the_engines_alone(engine, path, asked, reason):
@@ -203,6 +207,57 @@ def test_what_is_not_observed_is_the_engines_alone(engine, path, asked, reason):
 
 
 SMILES = "Translate smile to emoji: happy = 😀, sad = 😢, love ="
+
+
+async def bytes_of(s, url, path, asked):
+    """Return the bytes of an answer but its times."""
+    async with s.session.post(url + path, json=asked) as answer:
+        body = await answer.read()
+        assert answer.status == 200, body
+        return re.sub(rb'"timings":\{[^}]*\}', b"", body)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize(
+    ("path", "asked", "lengths"),
+    [
+        (NATIVE, {"prompt": PROMPT}, [16]),
+        ("/completions", {"prompt": PROMPT, "n_probs": 2, "seed": 5, "temperature": 0.9}, [16]),
+        (NATIVE, {"prompt": PROMPT, "post_sampling_probs": True, "seed": 5, "temperature": 0.9}, [16]),
+        (NATIVE, {"prompt": [PROMPT, "Water boils at"], "timings_per_token": True}, [16, 16]),
+        (NATIVE, {"prompt": "Say it: ", "grammar": 'root ::= "hé \\"you\\"\\n"', "return_tokens": True}, [9]),
+        (NATIVE, {"prompt": "Count: one, two, three,", "stop": ["six"]}, None),
+        (NATIVE, {"prompt": SMILES}, []),
+    ],
+)
+def test_its_own_route_passes_to_the_byte(engine, path, asked, lengths, stream):
+    async def steps():
+        async with watching(engine) as s:
+            wanted = {**GREEDY, **asked, "stream": stream, "ignore_eos": "grammar" not in asked}
+            straight, through = [await bytes_of(s, url, path, wanted) for url in (engine, s.url)]
+            assert through == straight
+            traces = await s.traces()
+            assert lengths is None or [len(trace) for trace in traces] == lengths
+            assert all(set(trace.status.tolist()) == {TokenStatus.VALID} for trace in traces)
+            assert all(trace.timings.decode_s > 0 for trace in traces if len(traces) == 1)
+            hidden = {} if lengths != [] else {Doubt.HIDDEN_TOKENS: 1}
+            assert (await s.stopped()).doubts == hidden
+
+    playing(steps())
+
+
+def test_its_own_route_tells_what_the_other_tells(engine):
+    async def steps():
+        async with watching(engine, top_k=2) as s:
+            for path in (COMPLETION, NATIVE):
+                await ask(s, s.url, path, {"prompt": PROMPT, **GREEDY})
+            one, other = await s.traces()
+            assert one.token.tolist() == other.token.tolist()
+            assert one.logprob.tolist() == other.logprob.tolist()
+            assert one.top.logprob.tolist() == other.top.logprob.tolist()
+            assert (one.sampling, one.kernel.engine_version) == (other.sampling, other.kernel.engine_version)
+
+    playing(steps())
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])

@@ -5,17 +5,18 @@ import json
 import os
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from tempfile import TemporaryFile
 
 import numpy as np
 import pytest
 
-pytest.importorskip("vllm", reason="real vLLM is not in this environment: deploy/engines/setup.py vllm")
+pytest.importorskip(
+    "vllm", reason="real vLLM is not in this environment: tests/engines/engines_setup.py vllm"
+)
 pytest.importorskip("aiohttp", reason="the proxy needs paritas[proxy]")
 
 from engine_answers import HASHER
+from engines.vllm_scenes import is_up
 from free_ports import free_port
 from proxy_scenes import playing, replay, scene
 
@@ -26,14 +27,6 @@ from paritas.records import LogprobSemantics, TokenStatus
 START_S = 600
 CHANGING = ("id", "created", "metrics", "request_id")  # differ from request to request
 PROMPT = "The capital of France is"
-
-
-def is_up(url):
-    try:
-        with urllib.request.urlopen(f"{url}/health", timeout=2) as answer:
-            return answer.status == 200
-    except (urllib.error.URLError, OSError):
-        return False
 
 
 @pytest.fixture(scope="module")

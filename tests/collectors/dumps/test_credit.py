@@ -95,55 +95,71 @@ def test_a_number_no_label_holds_is_none():
     assert advantage_of(True, np.ones(1, np.bool_)) == {}
 
 
-@pytest.mark.parametrize("dump", ["nemo", "prime"])
-def test_the_clauses_of_objectives_judge_a_dump(tmp_path, dump):
-    clauses = (
-        clause("ppo_clip_rate", 0.5, Family.STATISTICAL, clip=0.2),
-        clause("reward_loss", 0.9, Family.STATISTICAL),
+def nemo_sequence(i, q, p, sign):
+    """One sequence of four tokens as NeMo-RL dumps it; every third was rewarded."""
+    return nemo_line(
+        idx=i,
+        rewards=[float(i % 3 == 0)],
+        input_lengths=[5],
+        token_ids=[[1, 2, 3, 4, 5]],
+        token_loss_mask=[[0, 1, 1, 1, 1]],
+        advantages=[[0.0, *[sign] * 4]],
+        generation_logprobs=[[0.0, *q]],
+        prev_logprobs=[[0.0, *p]],
     )
+
+
+def prime_sequence(i, q, p, sign):
+    """The same as prime-rl dumps it, which tells no reward."""
+    return prime_line(
+        export_sequence_idx=i,
+        token_ids=[1, 2, 3, 4],
+        loss_mask=[True] * 4,
+        advantages=[sign] * 4,
+        inference_logprobs=q.tolist(),
+        trainer_logprobs=p.tolist(),
+        rl_weights=[None] * 4,
+        ref_kl_weights=[None] * 4,
+    )
+
+
+def sequences(line_of):
+    """Sixty sequences, far outside the clip range, on the side the advantage pushes to or not."""
     rng = np.random.default_rng(4)
-    lines = []
     for i in range(60):
         q = np.round(rng.uniform(-3, -1, 4), 4)
-        p = q + (
-            1.0 if i % 2 else -1.0
-        )  # far outside the clip range, on the side the advantage pushes to or not
-        sign = 1.0 if i % 4 < 2 else -1.0
-        if dump == "nemo":
-            lines.append(
-                nemo_line(
-                    idx=i,
-                    rewards=[float(i % 3 == 0)],
-                    input_lengths=[5],
-                    token_ids=[[1, 2, 3, 4, 5]],
-                    token_loss_mask=[[0, 1, 1, 1, 1]],
-                    advantages=[[0.0, *[sign] * 4]],
-                    generation_logprobs=[[0.0, *q]],
-                    prev_logprobs=[[0.0, *p]],
-                )
-            )
-        else:
-            lines.append(
-                prime_line(
-                    export_sequence_idx=i,
-                    token_ids=[1, 2, 3, 4],
-                    loss_mask=[True] * 4,
-                    advantages=[sign] * 4,
-                    inference_logprobs=q.tolist(),
-                    trainer_logprobs=p.tolist(),
-                    rl_weights=[None] * 4,
-                    ref_kl_weights=[None] * 4,
-                )
-            )
-    path = tmp_path / ("train_data_step1.jsonl" if dump == "nemo" else "rank_0.jsonl")
-    path.write_bytes(encode(*lines))
-    read = read_nemo_rl if dump == "nemo" else read_prime_rl
-    found = judge(contract(*clauses), read(path, raw_options()))
-    told = {v.clause: v for v in found.verdicts}
+        yield line_of(i, q, q + (1.0 if i % 2 else -1.0), 1.0 if i % 4 < 2 else -1.0)
+
+
+@pytest.fixture
+def dumped(tmp_path, dump):
+    """Read the sixty sequences of one framework's dump, from the start at each call."""
+    name, line_of, read = DUMPS[dump]
+    (tmp_path / name).write_bytes(encode(*sequences(line_of)))
+    return lambda: read(tmp_path / name, raw_options())
+
+
+DUMPS = {
+    "nemo": ("train_data_step1.jsonl", nemo_sequence, read_nemo_rl),
+    "prime": ("rank_0.jsonl", prime_sequence, read_prime_rl),
+}
+OBJECTIVES = (
+    clause("ppo_clip_rate", 0.5, Family.STATISTICAL, clip=0.2),
+    clause("reward_loss", 0.9, Family.STATISTICAL),
+)
+
+
+@pytest.mark.parametrize("dump", DUMPS)
+def test_the_clauses_of_objectives_judge_a_dump(dumped, dump):
+    told = {v.clause: v for v in judge(contract(*OBJECTIVES), dumped()).verdicts}
     # A > 0 drops w = e, A < 0 drops w = 1/e: every other sequence of each sign.
     assert told["ppo_clip_rate"].estimate == pytest.approx(0.5)
     assert (told["reward_loss"].state is State.NO_DATA) == (dump == "prime")
-    without = judge(contract(*clauses), (_bare(t) for t in read(path, raw_options())))
+
+
+@pytest.mark.parametrize("dump", DUMPS)
+def test_without_advantages_no_clause_of_objectives_judges(dumped):
+    without = judge(contract(*OBJECTIVES), (_bare(t) for t in dumped()))
     assert {v.clause: v.state for v in without.verdicts}["ppo_clip_rate"] is State.NO_DATA
 
 

@@ -154,6 +154,26 @@ def test_rotation_reads_the_old_file_to_its_end(path: Path) -> None:
     assert followed(path, rotate, create) == ["i a", "i b", "truncated_line", "file_replaced", "i c"]
 
 
+def test_what_its_writer_adds_between_the_rename_and_its_own_turn_is_read(path: Path) -> None:
+    """Who rotates makes the new file first and tells the writer then: what it has open meanwhile is the old one."""
+    path.write_bytes(line("a"))
+    with path.open("ab", buffering=0) as writer:
+
+        def rotate() -> None:
+            path.rename(path.with_suffix(".1"))
+            path.touch()
+
+        def still_there() -> None:
+            writer.write(line("b"))
+
+        def turn() -> None:
+            writer.write(line("c"))
+            path.write_bytes(line("d"))
+
+        told = followed(path, rotate, still_there, turn)
+    assert told == ["i a", "i b", "i c", "file_replaced", "i d"]
+
+
 def test_times_go_on_where_a_file_is_cut_or_replaced(path: Path) -> None:
     """A line without a time gets one by its number; one that went back would be late, and lost."""
     path.write_bytes(line("a") + line("b"))
@@ -178,7 +198,10 @@ def test_messages_of_truncation_and_rotation(path: Path) -> None:
         assert [item.content for item in tail.poll()] == [b"one", b"two"]
         os.truncate(path, 0)
         (problem,) = tail.poll()
-        assert problem.render() == f"{path}:3: the file got shorter and is read from its start"
+        assert problem.render() == (
+            f"{path}:3: the file got shorter and is read from its start\n"
+            "  hint: what was added just before is not read: rotate by renaming, not by copying and cutting"
+        )
         path.unlink()
         assert list(tail.poll()) == []
         path.write_bytes(b"new\n")

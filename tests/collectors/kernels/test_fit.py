@@ -1,35 +1,21 @@
 """Kernels that do not fit each other or the suite: one error each, with what to do."""
 
 import numpy as np
-import pytest
-from toy_kernels import ToyModel
+from toy_kernels import ToyModel, sampler, scorer
+from usage_errors import failing
 
-from paritas.collectors.kernels import LocalSampler, LocalScorer, Prompt, Suite, asks_of, run_suite
+from paritas.collectors.kernels import LocalSampler, Prompt, Suite, asks_of, run_suite
 from paritas.collectors.kernels.fit import check_sizes, check_tokenizers
 from paritas.errors import UsageError
-from paritas.records import Role, Sampling
+from paritas.records import Sampling
 
 LAW = Sampling(1.0, 1.0, 0, 0.0)
 PROMPTS = (Prompt("a", "f:1", text="abc"), Prompt("b", "f:2", token_ids=(4, 5)))
 POLICY = "do they hold the same policy?"
 
 
-def scorer(**model):
-    return LocalScorer(ToyModel(Role.TRAIN, **model), top_k=3)
-
-
-def sampler(**model):
-    return LocalSampler(ToyModel(**model), top_k=3)
-
-
 def asks(max_tokens=8, prompts=PROMPTS):
     return asks_of(Suite(prompts, max_tokens=max_tokens), scorer())
-
-
-def told(call):
-    with pytest.raises(UsageError) as caught:
-        call()
-    return str(caught.value), caught.value.hint
 
 
 def with_context(kernel, context):
@@ -38,13 +24,13 @@ def with_context(kernel, context):
 
 
 def test_two_vocabularies():
-    found = told(lambda: check_sizes(sampler(vocabulary=50), scorer(), asks()))
+    found = failing(lambda: check_sizes(sampler(vocabulary=50), scorer(), asks()))
     assert found == ("the kernels have vocabularies of 50 and 48 tokens", POLICY)
 
 
 def test_a_response_too_long_for_a_kernel():
     message = "prompt 'a' has 3 tokens and its response up to 62: --inference takes 64 together"
-    assert told(lambda: check_sizes(sampler(), scorer(), asks(62))) == (
+    assert failing(lambda: check_sizes(sampler(), scorer(), asks(62))) == (
         message,
         "give --max-tokens 61 or less",
     )
@@ -54,7 +40,7 @@ def test_a_response_too_long_for_a_kernel():
 def test_a_prompt_too_long_for_a_kernel():
     short = with_context(scorer(), 3)
     message = "prompt 'a' has 3 tokens and its response up to 1: --train takes 3 together"
-    found = told(lambda: check_sizes(sampler(), short, asks(1)))
+    found = failing(lambda: check_sizes(sampler(), short, asks(1)))
     assert found == (message, "shorten the prompt or leave it out")
 
 
@@ -66,7 +52,7 @@ def test_a_server_with_another_vocabulary_shows_in_its_answers():
     server = sampler(vocabulary=50)
     server.vocabulary = None
     many = asks(40, tuple(Prompt(str(n), f"f:{n}", token_ids=(1,)) for n in range(40)))
-    message, hint = told(lambda: list(run_suite(server, scorer(), many, drawn=LAW, scored=LAW)))
+    message, hint = failing(lambda: list(run_suite(server, scorer(), many, drawn=LAW, scored=LAW)))
     assert message in {
         f"--inference answered token id {n}, and --train has a vocabulary of 48" for n in (48, 49)
     }
@@ -84,7 +70,7 @@ def test_two_tokenizers():
     other = LocalSampler(Reversing(), top_k=3)
     message = "f:1: the tokenizers make different tokens of it: 3 by --inference, 3 by --train"
     hint = "save one tokenizer beside both, or give prompt_token_ids, which pass by the tokenizers"
-    assert told(lambda: check_tokenizers(other, scorer(), PROMPTS)) == (message, hint)
+    assert failing(lambda: check_tokenizers(other, scorer(), PROMPTS)) == (message, hint)
     check_tokenizers(sampler(), scorer(), PROMPTS)
     check_tokenizers(other, scorer(), PROMPTS[1:])
 

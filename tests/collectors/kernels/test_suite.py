@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from toy_kernels import ToyModel
+from toy_kernels import sampler, scorer
+from usage_errors import failing
 
 from paritas.collectors.kernels import (
-    LocalSampler,
-    LocalScorer,
     Prompt,
     Suite,
     asks_of,
@@ -14,8 +13,7 @@ from paritas.collectors.kernels import (
     scoring_law,
 )
 from paritas.collectors.kernels.divergence import Divergence
-from paritas.errors import UsageError
-from paritas.records import LogprobSemantics, Role, Sampling
+from paritas.records import LogprobSemantics, Sampling
 
 PROMPTS = (
     Prompt("a", "f:1", text="abc", labels={"slice": "x"}),
@@ -23,14 +21,6 @@ PROMPTS = (
     Prompt("c", "f:3", token_ids=(4, 5, 6)),
 )
 LAW = Sampling(1.0, 1.0, 0, 0.0)
-
-
-def scorer(**model):
-    return LocalScorer(ToyModel(Role.TRAIN, **model), top_k=3)
-
-
-def sampler(**model):
-    return LocalSampler(ToyModel(**model), top_k=3)
 
 
 def asks(**changes):
@@ -82,21 +72,15 @@ def test_the_trainer_scores_as_trainers_do(drawn, changed, expected):
     assert law.semantics is LogprobSemantics.UNKNOWN
 
 
-def told(call):
-    with pytest.raises(UsageError) as caught:
-        call()
-    return str(caught.value), caught.value.hint
-
-
 def test_ids_of_another_tokenizer():
     suite = Suite((Prompt("a", "f:9", token_ids=(5, 48)),))
     expected = "f:9: token id 48 is outside the vocabulary of 48", "are these ids of another tokenizer?"
-    assert told(lambda: asks_of(suite, scorer())) == expected
+    assert failing(lambda: asks_of(suite, scorer())) == expected
 
 
 def test_a_prompt_without_tokens():
     suite = Suite((Prompt("a", "f:9", text=""),))
-    assert told(lambda: asks_of(suite, scorer())) == (
+    assert failing(lambda: asks_of(suite, scorer())) == (
         "f:9: the tokenizer makes no token of it",
         "give another prompt: a kernel scores what follows at least one token",
     )

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from toy_kernels import STOP, ToyModel
+from usage_errors import failing
 
 from paritas.collectors.kernels import Answer, Ask, open_twice, parse_spec
 from paritas.collectors.kernels.law import law_of
 from paritas.collectors.kernels.twice import AskedTwice, Replayed, ScoredTwice
-from paritas.errors import UsageError
 from paritas.records import KernelIdentity, LogprobSemantics, Role, Sampling
 
 PLAIN = Sampling(1.0, 1.0, 0, 0.0)
@@ -120,12 +120,6 @@ def test_equal_answers_are_compared_whole():
     kernel = AskedTwice(Server(ONE, ONE), "--kernel")
     ((answer, scored),) = run(kernel, (1, 2), ASKS[:1])
     assert (answer.token.size, scored.logprob.tolist(), kernel.apart) == (3, ONE[1], 0)
-
-
-def failing(call):
-    with pytest.raises(UsageError) as caught:
-        call()
-    return str(caught.value), caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 from engine_answers import recorded, told
 from odd_servers import NO_HTTP, speaking
 from replayed_vllm import COMPLETIONS, replayed_vllm
+from usage_errors import failing
 
 from paritas.collectors.kernels import Ask, open_sampler, parse_spec
-from paritas.errors import UsageError
 from paritas.records import LogprobSemantics, Role, Sampling
 
 PLAIN = Sampling(1.0, 1.0, 0, 0.0)
@@ -20,12 +20,6 @@ SERVER_INFO = "/server_info?config_format=json"
 
 def opened(url, *options, top_k=5):
     return open_sampler(parse_spec(",".join([f"vllm:{url}", *options]), Role.INFERENCE), top_k=top_k)
-
-
-def failing(call):
-    with pytest.raises(UsageError) as caught:
-        call()
-    return str(caught.value), caught.value.hint
 
 
 def test_a_recorded_answer_is_read_whole():

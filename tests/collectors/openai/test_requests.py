@@ -194,6 +194,7 @@ KEYS = st.sampled_from(
         "tool_choice",
         "text",
         "messages",
+        "n_probs",
     ]
 )
 
@@ -207,7 +208,7 @@ def test_nothing_a_client_asked_is_lost(asked, route, facts):
     """Whatever comes: planning does not fail, and every field of the client is still there."""
     found = plan(route, asked, facts, top_k=2)
     sent = json.loads(found.body)
-    owned = {"logprobs", "top_logprobs", "return_logprob", "sampling_params", "logprob_start_len"}
+    owned = {"logprobs", "top_logprobs", "return_logprob", "sampling_params", "logprob_start_len", "n_probs"}
     owned |= {
         "return_token_ids",
         "return_meta_info",
