@@ -17,7 +17,7 @@ class Acks:
     Parameters
     ----------
     subscriber_id : str
-        The name they are kept under.
+        What they are kept under.
     core : Core
         The server's shared parts.
     max_outstanding : int

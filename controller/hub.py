@@ -124,7 +124,7 @@ class Hub:
         self.head = head
         self.counts: Counter[str] = Counter()
         self._max_subscribers = max_subscribers
-        self._outboxes: dict[str, Outbox] = {}
+        self._outboxes: dict[tuple[str, str], Outbox] = {}  # by owner and name
         self._empty = asyncio.Event()
         self._empty.set()
         self._closing: End | None = None
@@ -134,31 +134,31 @@ class Hub:
 
     def waiting(self) -> list[int]:
         """Events that wait to be sent, for each subscriber; parts of this process have no name and are left out."""
-        return [len(outbox) for name, outbox in self._outboxes.items() if name]
+        return [len(outbox) for (_, name), outbox in self._outboxes.items() if name]
 
-    def join(self, subscriber_id: str, outbox: Outbox) -> None:
-        """Register a stream that may be ended from now on; it replaces an older one of its name.
+    def join(self, subscriber_id: str, outbox: Outbox, *, owner: str = "") -> None:
+        """Register a stream that may be ended from now on; it replaces an older one of its owner and name.
 
         Raises
         ------
         RefusalError
             EXHAUSTED when there are too many subscribers.
         """
-        old = self._outboxes.get(subscriber_id)
+        old = self._outboxes.get((owner, subscriber_id))
         if old is None and len(self._outboxes) >= self._max_subscribers:
             message = f"start: {self._max_subscribers} subscribers are connected, no more are taken"
             raise RefusalError(message, reason=Refused.EXHAUSTED)
         if old is not None:
             old.end(End(EndReason.REPLACED, f"another stream of subscriber {subscriber_id!r} has started"))
-        self._outboxes[subscriber_id] = outbox
+        self._outboxes[owner, subscriber_id] = outbox
         self._empty.clear()
         if self._closing:
             outbox.end(self._closing)
 
-    def leave(self, subscriber_id: str, outbox: Outbox) -> None:
+    def leave(self, subscriber_id: str, outbox: Outbox, *, owner: str = "") -> None:
         """Forget a stream, unless a newer one has taken its name."""
-        if self._outboxes.get(subscriber_id) is outbox:
-            del self._outboxes[subscriber_id]
+        if self._outboxes.get((owner, subscriber_id)) is outbox:
+            del self._outboxes[owner, subscriber_id]
         if not self._outboxes:
             self._empty.set()
 

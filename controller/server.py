@@ -144,8 +144,8 @@ class EscalationServer:
         return Core(config, clock, store, hub, journal, silences)
 
     async def _listen(self, core: Core, stack: AsyncExitStack, checks: Any) -> None:
-        server, self.target = bind(self._config, self._turned_away)
-        pb_grpc.add_EscalationServiceServicer_to_server(EscalationService(core), server)
+        server, self.target, callers = bind(self._config, self._turned_away)
+        pb_grpc.add_EscalationServiceServicer_to_server(EscalationService(core, callers), server)
         health_pb2_grpc.add_HealthServicer_to_server(checks, server)
         promotions = promoting(self._config.promotion, core.store, server, clock=self._clock)
         ledger = await stack.enter_async_context(promotions)

@@ -1,10 +1,12 @@
 """EscalationService over gRPC: every method is a thin edge around a pure or stored part."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import grpc
 
+from paritas.controller.access.callers import Callers
 from paritas.controller.admission import admit
 from paritas.controller.core import Core
 from paritas.controller.decisions import acknowledge, expire_silence, list_silences, silence
@@ -39,10 +41,12 @@ class EscalationService(pb_grpc.EscalationServiceServicer):
     ----------
     core : Core
         The server's shared parts.
+    callers : Callers
+        Tells who subscribes: names of subscribers are each caller's own.
     """
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, core: Core, callers: Callers) -> None:
+        self._core, self._callers = core, callers
 
     @answered
     async def Publish(self, request: pb.PublishRequest, _context: Any) -> pb.PublishResponse:  # noqa: N802
@@ -93,7 +97,8 @@ class EscalationService(pb_grpc.EscalationServiceServicer):
     ) -> None:
         """Serve one stream."""
         link = Link(context)
-        session = Session(await self._start(link), link, self._core)
+        start = replace(await self._start(link), owner=self._callers.name(context))
+        session = Session(start, link, self._core)
         end = await session.run()
         if end.reason is EndReason.GONE:
             raise asyncio.CancelledError  # what gRPC is about to do to this call

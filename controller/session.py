@@ -51,22 +51,22 @@ class Session:
         self._link = link
         self._core = core
         self._outbox = Outbox(capacity=core.config.limits.queue_events, wants=self._wants)
-        self._acks = Acks(start.subscriber_id, core, max_outstanding=start.max_outstanding)
+        self._acks = Acks(start.kept_as, core, max_outstanding=start.max_outstanding)
         self._sent: int | None = None  # everything through here was sent or is hidden by the filter
         self._oldest = 0
         self._created = asyncio.Event()
 
     async def run(self) -> End:
         """Serve the stream; return why it ended."""
-        name = self._start.subscriber_id
-        self._core.hub.join(name, self._outbox)
+        name, owner = self._start.subscriber_id, self._start.owner
+        self._core.hub.join(name, self._outbox, owner=owner)
         try:
             return await self._run()
         finally:
             try:
                 await self._acks.keep()
             finally:
-                self._core.hub.leave(name, self._outbox)
+                self._core.hub.leave(name, self._outbox, owner=owner)
 
     def canceled(self, end: End) -> pb.ServerMsg.Canceled:
         """Return the last message of a stream that ended so."""
@@ -140,7 +140,7 @@ class Session:
             case "token":
                 return self._checked(self._start.token, head)
             case "resume":
-                seq = await self._core.store.run(Store.acked, self._start.subscriber_id)
+                seq = await self._core.store.run(Store.acked, self._start.kept_as)
                 return None if seq is None else self._checked(Token(self._core.store.epoch, seq), head)
             case _:
                 return None
@@ -245,9 +245,11 @@ class Session:
                 raise RefusalError("start: may only be the first message", reason=Refused.INVALID)
 
     async def _take_nack(self, nack: pb.ClientMsg.Nack) -> None:
-        name, text = self._start.subscriber_id, nack.error[:_TEXT]
+        text = nack.error[:_TEXT]
         event_id = nack.event_id[:_TEXT]
-        fields = {"subscriber_id": name, "event_id": event_id, "error": text}
+        fields = {"subscriber_id": self._start.subscriber_id, "event_id": event_id, "error": text}
+        fields |= {"caller": self._start.owner} if self._start.owner else {}
         log.warning("Subscriber could not apply an event.", extra=fields)
         now_ns = self._core.clock.now_ns()
+        name = self._start.kept_as
         await self._core.store.run(Store.nack, name, event_id=event_id, error=text, now_ns=now_ns)

@@ -1,10 +1,11 @@
 """The first message of a stream, checked: who subscribes, to what, from where."""
 
+import json
 from dataclasses import dataclass
 
 from paritas.controller import tokens
 from paritas.controller.filters import Filter
-from paritas.controller.refusals import RefusalError, Refused
+from paritas.controller.refusals import RefusalError, Refused, invalid
 from paritas.controller.tokens import Token
 from paritas.controller.wire import filter_of
 from paritas.proto.v1 import escalation_pb2 as pb
@@ -28,6 +29,8 @@ class Start:
         With ``token``: everything after it.
     max_outstanding : int
         Unacknowledged events at most; 0 is no limit.
+    owner : str
+        Who showed a token or certificate, by its name; "" where nobody was asked for one.
     """
 
     subscriber_id: str
@@ -35,6 +38,18 @@ class Start:
     point: str
     token: Token | None
     max_outstanding: int
+    owner: str = ""
+
+    @property
+    def kept_as(self) -> str:
+        """What its acks are kept under: another's subscriber of the same name is another one.
+
+        Examples
+        --------
+        >>> Start("router", Filter(), "now", None, 0, owner="team-a").kept_as
+        '["team-a", "router"]'
+        """
+        return json.dumps([self.owner, self.subscriber_id]) if self.owner else self.subscriber_id
 
 
 def start_of(message: pb.ClientMsg | None) -> Start:
@@ -46,18 +61,18 @@ def start_of(message: pb.ClientMsg | None) -> Start:
         INVALID, naming the field; PRECONDITION for a protocol this version does not speak.
     """
     if message is None or message.WhichOneof("body") != "start":
-        raise _invalid("the first message of a stream must be start")
+        raise invalid("the first message of a stream must be start")
     start = message.start
     if start.protocol_version != PROTOCOL_VERSION:
         text = f"start.protocol_version: {start.protocol_version} is not spoken here, {PROTOCOL_VERSION} is"
         raise RefusalError(text, reason=Refused.PRECONDITION)
     if not 0 < len(start.subscriber_id.encode()) <= _NAME_BYTES:
-        raise _invalid(f"start.subscriber_id: must be 1 to {_NAME_BYTES} bytes long")
+        raise invalid(f"start.subscriber_id: must be 1 to {_NAME_BYTES} bytes long")
     if start.filter.ByteSize() > _FILTER_BYTES:
-        raise _invalid(f"start.filter: {start.filter.ByteSize()} bytes, at most {_FILTER_BYTES} are taken")
+        raise invalid(f"start.filter: {start.filter.ByteSize()} bytes, at most {_FILTER_BYTES} are taken")
     point = start.WhichOneof("start")
     if point is None:
-        raise _invalid("start.start: must be one of now, token, snapshot_then_follow, resume")
+        raise invalid("start.start: must be one of now, token, snapshot_then_follow, resume")
     return Start(
         subscriber_id=start.subscriber_id,
         only=filter_of(start.filter, place="start.filter"),
@@ -65,7 +80,3 @@ def start_of(message: pb.ClientMsg | None) -> Start:
         token=tokens.decode(start.token, field="start.token") if point == "token" else None,
         max_outstanding=start.max_outstanding,
     )
-
-
-def _invalid(message: str) -> RefusalError:
-    return RefusalError(message, reason=Refused.INVALID)

@@ -66,7 +66,7 @@ class Subscription:
     Parameters
     ----------
     subscriber_id : str
-        The name acks are kept under.
+        The name acks are kept under, for whoever shows this token or certificate.
     options : SubscriptionOptions
     connect : callable
         Opens a connection for a first message.

@@ -3,17 +3,18 @@
 import inspect
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
 from google.protobuf.message import Message
 
 from paritas.controller.access.authors import sign
+from paritas.controller.access.callers import Callers
 from paritas.controller.access.grants import Grant, Grants
 from paritas.controller.access.roles import Role, may, needed_by
 
-__all__ = ["Guard", "subjects_of"]
+__all__ = ["Guard"]
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships no 
     """
 
     def __init__(self, grants: Grants, counts: Counter[str] | None = None) -> None:
-        self._grants = grants
+        self._callers = Callers(grants)
         self.counts: Counter[str] = Counter() if counts is None else counts
 
     async def intercept_service(
@@ -73,7 +74,7 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships no 
 
     async def _admit(self, context: Any, needed: Role) -> Grant:
         """Return the caller's grant, or abort unless it holds `needed`; the answer never says which names exist."""
-        grant = self._caller(context)
+        grant = self._callers.grant(context)
         if grant is None:
             self.counts["unknown"] += 1
             await context.abort(
@@ -86,18 +87,3 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships no 
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, detail)
         assert grant is not None  # `abort` raises
         return grant
-
-    def _caller(self, context: Any) -> Grant | None:
-        """A token that is shown decides, also when it is wrong; else the certificate does."""
-        metadata = dict(context.invocation_metadata() or ())
-        shown = metadata.get("authorization")
-        if shown is None:
-            return self._grants.by_subjects(subjects_of(context.auth_context()))
-        scheme, _, token = str(shown).partition(" ")
-        return self._grants.by_token(token) if scheme.lower() == "bearer" else None
-
-
-def subjects_of(auth: Mapping[str, Iterable[bytes]]) -> list[str]:
-    """Return the names in the caller's certificate; none without mutual TLS."""
-    fields = ("x509_common_name", "x509_subject_alternative_name")
-    return [value.decode("utf-8", "replace") for field in fields for value in auth.get(field, ())]

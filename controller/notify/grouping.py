@@ -13,6 +13,7 @@ from paritas.controller.model import SEVERITY_RANK
 from paritas.controller.notify.book import Book, field_of, inhibitor_of, is_silenced
 from paritas.controller.notify.model import (
     Entry,
+    Grouping,
     GroupKey,
     Inhibition,
     Notice,
@@ -117,17 +118,23 @@ def awaited(tells: Tells) -> frozenset[str]:
     return frozenset(incident for told in tells.values() for incident, _ in told.firing)
 
 
-def next_due_ns(tells: Tells, receivers: Sequence[Receiver]) -> int | None:
-    """Return when, at the latest, `due` should be asked again; None without groups."""
+def next_due_ns(tells: Tells, receivers: Sequence[Receiver], *, after_ns: int = 0) -> int | None:
+    """Return the next time after `after_ns` at which time alone makes `due` say something else; None if none does."""
     settings = {receiver.name: receiver.grouping for receiver in receivers}
-    times = [
-        told.sent_ns + _ns(settings[key[0]].interval_s)
-        if told.sent_ns
-        else told.since_ns + _ns(settings[key[0]].wait_s)
+    times = (
+        time_ns
         for key, told in tells.items()
         if key[0] in settings
-    ]
+        for time_ns in _looks_ns(told, settings[key[0]])
+        if time_ns > after_ns
+    )
     return min(times, default=None)
+
+
+def _looks_ns(told: Told, timing: Grouping) -> tuple[int, ...]:
+    if not told.sent_ns:
+        return (told.since_ns + _ns(timing.wait_s),)
+    return told.sent_ns + _ns(timing.interval_s), told.sent_ns + _ns(timing.repeat_s)
 
 
 def _groups(

@@ -1,10 +1,15 @@
-"""One message to one receiver over HTTP, bounded in time; says what went wrong in one line."""
+"""One message to one receiver over HTTP; says what went wrong in one line.  Needs aiohttp."""
 
-import urllib.error
-import urllib.request
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from enum import StrEnum
 from http import HTTPStatus
-from http.client import HTTPException
-from typing import Any
+from io import BytesIO
+
+import aiohttp
 
 from paritas.clock import NS_PER_S
 from paritas.controller.notify.model import Receiver, ReceiverKind
@@ -12,9 +17,41 @@ from paritas.controller.secret_files import bearer, read_secret
 from paritas.controller.signatures import is_private, signed_headers, signing_key
 from paritas.errors import TransientError, UsageError
 
-__all__ = ["send", "url_of"]
+__all__ = ["Message", "Undelivered", "UndeliveredError", "send", "url_of"]
 
-_TIMEOUT_S = 10.0
+
+class Undelivered(StrEnum):
+    """Why a message was not taken; the names of what is counted."""
+
+    REFUSED = "refused"  # another status, a redirect too
+    TIMED_OUT = "timed_out"  # also one that answers on and on, and never to the end
+    UNREACHABLE = "unreachable"
+    BROKEN = "broken"  # what it says is no answer in HTTP, or breaks off
+    UNUSABLE = "unusable"  # our side: the URL, or a file that holds it or the key
+
+
+class UndeliveredError(TransientError):
+    """A receiver did not take a message, for `reason`; the text never holds the URL, which may be a secret.
+
+    Examples
+    --------
+    >>> str(UndeliveredError("receiver 'ops' answered 503", reason=Undelivered.REFUSED))
+    "receiver 'ops' answered 503"
+    """
+
+    def __init__(self, message: str, *, reason: Undelivered, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What is sent to one receiver, decided and rendered at `made_ns`."""
+
+    receiver: Receiver
+    body: bytes
+    message_id: str
+    made_ns: int
 
 
 def url_of(receiver: Receiver) -> str:
@@ -39,53 +76,92 @@ def url_of(receiver: Receiver) -> str:
     return url if receiver.kind is not ReceiverKind.ALERTMANAGER else f"{url.rstrip('/')}/api/v2/alerts"
 
 
-def send(receiver: Receiver, body: bytes, *, message_id: str, now_ns: int) -> None:
-    """Post `body`; return when the receiver has taken it.
+async def send(message: Message, *, deadline_s: float) -> None:
+    """Post `message`; return when the receiver has taken it.
+
+    Parameters
+    ----------
+    deadline_s : float
+        For all of it, from the look-up of the name to the head of the answer: a limit of each read would
+        let a receiver that drips one byte at a time hold on for ever.  The answer's body is not read.
 
     Raises
     ------
-    TransientError
-        It did not: the message does not hold the URL, which may be a secret.
-    UsageError
-        The receiver's files cannot be used.
+    UndeliveredError
+        The receiver did not take it, or its files cannot be used.
     """
-    request = urllib.request.Request(url_of(receiver), data=body, method="POST")  # noqa: S310  # is_private
-    for name, value in _headers(receiver, body, message_id=message_id, now_ns=now_ns).items():
-        request.add_header(name, value)
+    who = f"receiver {message.receiver.name!r}"
     try:
-        with _OPENER.open(request, timeout=_TIMEOUT_S) as answer:
-            status = int(answer.status)
-    except urllib.error.HTTPError as error:
-        error.close()
-        raise TransientError(f"receiver {receiver.name!r} answered {error.code}") from error
-    except OSError as error:
-        reason = getattr(error, "reason", None) or error
-        raise TransientError(f"receiver {receiver.name!r} cannot be reached: {reason}") from error
-    except (
-        HTTPException,
-        ValueError,
-    ) as error:  # no HTTP there, or no URL: their words may hold the URL or the key
-        message = f"receiver {receiver.name!r} cannot be spoken to: {type(error).__name__}"
-        raise TransientError(message) from error
-    if status >= HTTPStatus.MULTIPLE_CHOICES:
-        raise TransientError(f"receiver {receiver.name!r} answered {status}")
+        async with asyncio.timeout(deadline_s):
+            status = await _post(message)
+    except UsageError as error:
+        raise UndeliveredError(str(error), reason=Undelivered.UNUSABLE, hint=error.hint) from error
+    except TimeoutError as error:
+        text = f"{who} did not answer within {deadline_s:g} s"
+        raise UndeliveredError(text, reason=Undelivered.TIMED_OUT) from error
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise _explained(who, error) from error
+    if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
+        raise UndeliveredError(f"{who} answered {status}", reason=Undelivered.REFUSED)
 
 
-def _headers(receiver: Receiver, body: bytes, *, message_id: str, now_ns: int) -> dict[str, str]:
+async def _post(message: Message) -> int:
+    """A redirect would carry incidents, and a key, to a place nobody declared."""
+    url, headers = url_of(message.receiver), _headers(message)
+    body = BytesIO(message.body)  # a large one goes piece by piece, and the other lanes in between
+    async with (
+        _opened() as session,
+        session.post(url, data=body, headers=headers, allow_redirects=False) as answer,
+    ):
+        return answer.status
+
+
+@asynccontextmanager
+async def _opened() -> AsyncIterator[aiohttp.ClientSession]:
+    """Open a session for one message, which leaves nothing behind.
+
+    No connection goes on to the next message, which might find it dead; there are no cookies, of which a
+    receiver could hand out ever more; a proxy set for the internet is not used.
+    """
+    sockets: list[socket.socket] = []
+
+    def connected(address: aiohttp.AddrInfoType) -> socket.socket:
+        sockets.append(socket.socket(*address[:3]))
+        return sockets[-1]
+
+    connector = aiohttp.TCPConnector(force_close=True, socket_factory=connected)
+    timeout, jar = aiohttp.ClientTimeout(total=None), aiohttp.DummyCookieJar()  # the deadline is the caller's
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout, cookie_jar=jar) as session:
+        try:
+            yield session
+        finally:
+            for opened in sockets:  # else it would stay until a receiver that reads nothing has read it all
+                with suppress(OSError):
+                    opened.shutdown(socket.SHUT_RDWR)
+
+
+def _explained(who: str, error: Exception) -> UndeliveredError:
+    """The words of most of these may hold the URL or the key; those of the operating system do not."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        error = error.os_error
+    if isinstance(error, OSError) and not isinstance(error, aiohttp.ClientError):
+        text = f"{who} cannot be reached: {error.strerror or error}"
+        return UndeliveredError(text, reason=Undelivered.UNREACHABLE)
+    if isinstance(error, ValueError):
+        text = f"{who} cannot be spoken to: {type(error).__name__}"
+        return UndeliveredError(text, reason=Undelivered.UNUSABLE)
+    text = f"{who} gave no answer in HTTP: {type(error).__name__}"
+    return UndeliveredError(text, reason=Undelivered.BROKEN)
+
+
+def _headers(message: Message) -> dict[str, str]:
+    receiver = message.receiver
     headers = {"content-type": "application/json", "user-agent": "paritas"}
     if receiver.key_file is None:
         return headers
     if receiver.kind is not ReceiverKind.WEBHOOK:
         return headers | bearer(receiver.key_file)
-    key = signing_key(receiver.key_file)
-    return headers | signed_headers(key, message_id=message_id, timestamp_s=now_ns // NS_PER_S, body=body)
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry incidents, and a key, to a place nobody declared."""
-
-    def redirect_request(self, *_words: Any, **_more: Any) -> None:
-        """Follow none; the status is an error then."""
-
-
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects())
+    key, timestamp_s = signing_key(receiver.key_file), message.made_ns // NS_PER_S
+    return headers | signed_headers(
+        key, message_id=message.message_id, timestamp_s=timestamp_s, body=message.body
+    )

@@ -1,3 +1,5 @@
+"""The access file: tokens, roles, and every line that is wrong."""
+
 import json
 import os
 

@@ -217,6 +217,10 @@ def test_the_next_look_is_when_the_first_group_may_be_due():
     assert next_due_ns(desk.tells, desk.receivers) == 35 * S
     desk.at(35)
     assert next_due_ns(desk.tells, desk.receivers) == 95 * S
+    assert next_due_ns(desk.tells, desk.receivers, after_ns=95 * S) == 635 * S, (
+        "then only the reminder is left"
+    )
+    assert next_due_ns(desk.tells, desk.receivers, after_ns=635 * S) is None
 
 
 phases = st.sampled_from([Phase.PENDING, Phase.FIRING, Phase.RECOVERING, Phase.RESOLVED, Phase.NO_DATA])

@@ -9,15 +9,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from escalation_examples import DEADLINE_S, config, escalation
+from odd_servers import Dripping
 
 from paritas.clock import SystemClock
 from paritas.controller.client import EscalationClient, StartAt, SubscriptionOptions
 from paritas.controller.notify.log import NotificationLog
 from paritas.controller.notify.model import Grouping, Receiver, ReceiverKind
 from paritas.controller.notify.notifier import Notifier, Plan
-from paritas.controller.notify.sending import send
 from paritas.controller.server import serving
-from paritas.errors import TransientError, UsageError
+from paritas.errors import UsageError
 from paritas.records import Phase
 
 AT_ONCE = Grouping(wait_s=0.0, interval_s=0.0, repeat_s=3600.0)
@@ -28,6 +28,11 @@ class Inbox:
 
     def __init__(self, *answers):
         self.posts, self.answers, self.changed = [], list(answers), threading.Condition()
+        self.refuses, self.open = (
+            lambda _body: False,
+            threading.Event(),
+        )  # closed, it takes and does not answer
+        self.open.set()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.url = "http://127.0.0.1:{1}/hook".format(*self.server.server_address)
 
@@ -38,9 +43,10 @@ class Inbox:
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 with inbox.changed:
-                    status = inbox.answers.pop(0) if inbox.answers else 200
+                    status = inbox.answers.pop(0) if inbox.answers else 400 if inbox.refuses(body) else 200
                     inbox.posts.append((status, self.headers, body))
                     inbox.changed.notify_all()
+                assert inbox.open.wait(DEADLINE_S)
                 if status == 0:
                     self.close_connection = True
                     self.wfile.write(b"220 mail.example ready\r\n\r\n")
@@ -63,14 +69,20 @@ class Inbox:
             return list(self.posts)
 
 
-@pytest.fixture
-def inbox():
+@contextmanager
+def receiving():
     opened = Inbox()
     with ThreadPoolExecutor(1) as thread:
         thread.submit(opened.server.serve_forever)
         yield opened
         opened.server.shutdown()
     opened.server.server_close()
+
+
+@pytest.fixture
+def inbox():
+    with receiving() as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -82,10 +94,16 @@ def client(tmp_path):
 @contextmanager
 def notifying(client, inbox, folder, *, grouping=AT_ONCE, key_file=None):
     receiver = Receiver("ops", ReceiverKind.WEBHOOK, inbox.url, key_file=key_file, grouping=grouping)
+    with telling(client, folder, receiver) as notifier:
+        yield notifier
+
+
+@contextmanager
+def telling(client, folder, *receivers, **changes):
     options = SubscriptionOptions(start=StartAt.SNAPSHOT)
     follow = lambda: client.subscribe("notify", options)  # noqa: E731  # a name would say no more
     kept = NotificationLog(folder / "notify.json")
-    with Notifier(Plan((receiver,)), follow, kept, clock=SystemClock()) as notifier:
+    with Notifier(Plan(receivers), follow, kept, clock=SystemClock(), **changes) as notifier:
         yield notifier
 
 
@@ -129,7 +147,7 @@ def test_what_is_refused_or_redirected_is_told_later_and_counted(client, inbox, 
         client.publish([escalation(incident_id="a")])
         posts = inbox.wait_for(3)
     assert [status for status, _, _ in posts] == [500, 302, 200]
-    assert notifier.counts == {"failed:ops": 2, "sent:ops": 1}
+    assert notifier.counts == {"failed:refused:ops": 2, "sent:ops": 1}
     assert posts[0][2]["firing"] == posts[2][2]["firing"]
 
 
@@ -139,18 +157,9 @@ def test_a_receiver_that_speaks_no_http_stops_nothing(client, inbox, tmp_path, c
         client.publish([escalation(incident_id="a")])
         posts = inbox.wait_for(2)
     assert [status for status, _, _ in posts] == [0, 200]
-    assert notifier.counts == {"failed:ops": 1, "sent:ops": 1}
+    assert notifier.counts == {"failed:broken:ops": 1, "sent:ops": 1}
     [said] = [r.error for r in caplog.records if r.message == "Message was not delivered."]
-    assert said == "receiver 'ops' cannot be spoken to: BadStatusLine"
-
-
-def test_an_address_that_is_none_is_said_without_it(tmp_path):
-    secret = tmp_path / "url"
-    secret.write_text("http://127.0.0.1:1/a secret")
-    receiver = Receiver("ops", ReceiverKind.SLACK, url_file=secret)
-    with pytest.raises(TransientError) as failed:
-        send(receiver, b"{}", message_id="m", now_ns=0)
-    assert str(failed.value) == "receiver 'ops' cannot be spoken to: InvalidURL"
+    assert said == "receiver 'ops' gave no answer in HTTP: ClientResponseError"
 
 
 def test_a_plan_that_groups_by_other_fields_tells_the_ends_all_the_same(client, inbox, tmp_path):
@@ -185,6 +194,74 @@ def test_a_signed_message_has_the_same_id_when_it_is_sent_again(client, inbox, t
         posts = inbox.wait_for(2)
     assert posts[0][1]["webhook-id"] == posts[1][1]["webhook-id"]
     assert posts[1][1]["webhook-signature"].startswith("v1,")
+
+
+def test_a_receiver_that_drips_its_answer_holds_up_nobody_else(client, inbox, tmp_path):
+    """Its own deadline is far away here: the others have lanes of their own."""
+    with Dripping() as slow:
+        receivers = [at_once(name, url) for name, url in (("slow", slow.url), ("ops", inbox.url))]
+        with telling(client, tmp_path, *receivers, deadline_s=3600) as notifier:
+            client.publish([escalation(incident_id="a")])
+            assert told(inbox.wait_for(1)[0]) == ("first", ["a"], [])
+            client.publish([escalation(2, incident_id="a", after=Phase.RESOLVED)])
+            assert told(inbox.wait_for(2)[1]) == ("all_resolved", [], ["a"])
+            assert slow.wait_for(1, timeout_s=DEADLINE_S)
+            slow.stop()
+    assert (slow.connections, notifier.counts["sent:ops"], notifier.counts["failed:broken:slow"]) == (1, 2, 1)
+
+
+def test_a_receiver_that_drips_its_answer_is_left_at_the_deadline_and_tried_again(client, tmp_path):
+    with (
+        Dripping() as slow,
+        telling(client, tmp_path, at_once("slow", slow.url), deadline_s=0.2) as notifier,
+    ):
+        client.publish([escalation(incident_id="a")])
+        assert slow.wait_for(2, timeout_s=DEADLINE_S)
+    assert notifier.counts["failed:timed_out:slow"] >= 1
+    assert set(notifier.counts) == {"failed:timed_out:slow"}
+
+
+def test_what_ends_while_its_first_message_is_on_its_way_is_told_as_ended(client, inbox, tmp_path):
+    with receiving() as other:
+        inbox.open.clear()
+        receivers = [at_once(name, url) for name, url in (("ops", inbox.url), ("other", other.url))]
+        with telling(client, tmp_path, *receivers, deadline_s=DEADLINE_S):
+            client.publish([escalation(incident_id="a")])
+            inbox.wait_for(1)
+            other.wait_for(1)
+            client.publish([escalation(2, incident_id="a", after=Phase.RESOLVED)])
+            assert told(other.wait_for(2)[1]) == ("all_resolved", [], ["a"])
+            for number, name in enumerate("bc", 3):  # the one after the next: all that was landed is settled
+                client.publish([escalation(incident_id=name)])
+                other.wait_for(number)
+            inbox.open.set()
+            assert told(inbox.wait_for(2)[1]) == ("new_incidents", ["b", "c"], ["a"])
+
+
+def test_what_arrives_while_it_closes_is_not_told_again(client, inbox, tmp_path):
+    inbox.open.clear()
+    with telling(client, tmp_path, at_once("ops", inbox.url), deadline_s=DEADLINE_S) as notifier:
+        client.publish([escalation(incident_id="a")])
+        inbox.wait_for(1)
+        [reading] = [t for t in threading.enumerate() if t.name == "notify-read"]
+        threading.Thread(target=lambda: (reading.join(DEADLINE_S), inbox.open.set())).start()
+    assert notifier.counts == {"sent:ops": 1}
+    [(_, known)] = NotificationLog(tmp_path / "notify.json").load()[0].items()
+    assert known.firing == {("a", "warning")}
+
+
+def test_a_group_that_is_always_refused_does_not_keep_the_others_of_its_receiver_waiting(
+    client, inbox, tmp_path
+):
+    inbox.refuses = lambda body: body["group"]["policy"] == "refused"
+    with telling(client, tmp_path, at_once("ops", inbox.url)):
+        client.publish([escalation(incident_id=name, policy=name) for name in ("refused", "taken")])
+        posts = inbox.wait_for(2)
+    assert sorted((told(post)[1], post[0]) for post in posts[:2]) == [(["refused"], 400), (["taken"], 200)]
+
+
+def at_once(name, url):
+    return Receiver(name, ReceiverKind.WEBHOOK, url, grouping=AT_ONCE)
 
 
 @pytest.mark.parametrize("held", [b"", b"{}", b'{"version": 9}', b'{"version":1,"groups":[{}],"awaited":[]}'])

@@ -1,3 +1,5 @@
+"""What a person or a program is told, by kind of receiver."""
+
 import json
 from dataclasses import replace
 
