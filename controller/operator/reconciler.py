@@ -76,23 +76,30 @@ class Reconciler:
         Raises
         ------
         TransientError, PermanentError
-            The objects cannot be listed; what fails later is counted and tried again by the next pass.
+            The objects cannot be listed, or no namespace's ConfigMap can be asked for or written: nothing is told then.
+            What fails elsewhere is counted and tried again by the next pass.
         """
         items = self._reader.items(await self._cluster.contracts())
         heard = await self._hear(items)
         self._namespaces |= {item.namespace for item in items}
-        for namespace in sorted(self._namespaces):
-            await self._namespace(namespace, [i for i in items if i.namespace == namespace], heard)
+        asked = sorted(self._namespaces)
+        told = [await self._namespace(n, [i for i in items if i.namespace == n], heard) for n in asked]
+        faults = [fault for fault in told if fault is not None]
+        if faults and len(faults) == len(asked):
+            raise faults[0]
+        for fault in faults:
+            self._failed("cluster", fault)
         self._count(items)
 
-    async def _namespace(self, namespace: str, items: Sequence[Item], heard: _Heard) -> None:
+    async def _namespace(self, namespace: str, items: Sequence[Item], heard: _Heard) -> ParitasError | None:
+        """Bring one namespace up to date; return why nothing of it could be."""
         try:
             found = await self._publish(namespace, items)
         except ParitasError as error:
-            self._failed("cluster", error)
-            return
+            return error
         for item in items:
             await self._tell(item, found[item.uid], heard)
+        return None
 
     async def _publish(self, namespace: str, items: Sequence[Item]) -> dict[str, Published]:
         existing = existing_of(await self._cluster.config_map(namespace, self._plan.config_map))

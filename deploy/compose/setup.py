@@ -1,11 +1,14 @@
 """Makes what a controller needs to serve other containers: a certificate, and who may do what. Once; secrets stay in volumes.
 
+Where one of the two volumes was removed, or a run was cut off, what is missing is made anew and both fit again.
 The certificate is self-signed and good for a year. For a stack that lasts bring a certificate of your own authority.
 
 Run: python setup.py --controller FOLDER --clients FOLDER --host NAME
 """
 
 import argparse
+import hashlib
+import json
 import os
 import sys
 from datetime import UTC, datetime, timedelta
@@ -18,10 +21,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from paritas.clock import NS_PER_S, SystemClock
-from paritas.controller.access.grants import add_grant
+from paritas.controller.access.grants import add_grant, load_grants
 from paritas.controller.access.roles import Role
 
 DAYS = 365
+AGAIN = ", made anew, since the one before is gone: restart the controller if it is running"
 WHO = {"detectors": Role.ACTOR, "people": Role.ACTOR}
 
 
@@ -36,9 +40,11 @@ def main() -> None:
     told = parser.parse_args()
     if not (told.controller / "tls.crt").exists():
         certify(told.controller, told.clients, host=told.host)
+    elif read(told.clients / "tls.crt") != read(told.controller / "tls.crt"):
+        write(told.clients / "tls.crt", read(told.controller / "tls.crt"), 0o644)
+        sys.stdout.write("certificate given to the clients again\n")
     for name, role in WHO.items():
-        if not (told.clients / f"{name}.token").exists():
-            admit(name, role, access=told.controller / "access.jsonl", token=told.clients / f"{name}.token")
+        admit(name, role, access=told.controller / "access.jsonl", token=told.clients / f"{name}.token")
 
 
 def certify(controller: Path, clients: Path, *, host: str) -> None:
@@ -74,9 +80,33 @@ def signed(key: ec.EllipticCurvePrivateKey, host: str) -> x509.Certificate:
 
 
 def admit(name: str, role: Role, *, access: Path, token: Path) -> None:
-    """Add a name to the access file and keep its token where only its user reads it."""
+    """Add a name to the access file and keep its token where only its user reads it; nothing where both are there."""
+    known = load_grants(access).grants if access.exists() else ()
+    hashed = hashlib.sha256(read(token).strip()).hexdigest()
+    if any((grant.name, grant.token_sha256) == (name, hashed) for grant in known):
+        return
+    is_lost = name in [grant.name for grant in known]
+    if is_lost:
+        withdraw(name, access)
     write(token, f"{add_grant(access, name, role)}\n".encode(), 0o600)
-    sys.stdout.write(f"token of {name} ({role})\n")
+    sys.stdout.write(f"token of {name} ({role}){AGAIN if is_lost else ''}\n")
+
+
+def withdraw(name: str, access: Path) -> None:
+    """Take a name out of the access file; what was added to it by hand stays."""
+    lines = access.read_bytes().splitlines(keepends=True)
+    write(access, b"".join(line for line in lines if name_in(line) != name), 0o600)
+
+
+def name_in(line: bytes) -> str:
+    """Return whose line of the access file it is; empty for a comment."""
+    is_grant = line.strip() and not line.lstrip().startswith(b"#")
+    return str(json.loads(line)["name"]) if is_grant else ""
+
+
+def read(path: Path) -> bytes:
+    """Return what a file holds; nothing where there is none."""
+    return path.read_bytes() if path.exists() else b""
 
 
 def write(path: Path, content: bytes, mode: int) -> None:

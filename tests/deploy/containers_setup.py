@@ -6,7 +6,6 @@ index. Images and containers are in a store of their own in the cache folder (PA
 Run: python tests/deploy/containers_setup.py
 """
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -17,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from part_setup import SetupError, set_up, speaker
+from part_setup import SetupError, one_at_a_time, set_up, speaker
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("PARITAS_CACHE") or ROOT / ".cache").absolute() / "deploy"
@@ -61,9 +60,7 @@ def missing_tool():
 
 def fetch():
     """Install the tools, make the base and build the images unless they are there; SetupError names the reason."""
-    HOME.mkdir(parents=True, exist_ok=True)
-    with (HOME / "lock").open("w") as lock:  # several test workers may come here together
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with one_at_a_time(HOME / "lock"):
         _install()
         (HOME / "storage.conf").write_text(STORE.format(home=HOME))
         if not BASE_ARCHIVE.exists():

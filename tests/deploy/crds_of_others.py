@@ -6,7 +6,6 @@ Kept under deploy/crds in the cache folder.
 Run: python tests/deploy/crds_of_others.py
 """
 
-import fcntl
 import json
 import shutil
 import sys
@@ -17,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import yaml
 from deploy.helm_setup import CACHE
-from part_setup import run_step, set_up, speaker
+from part_setup import one_at_a_time, run_step, set_up, speaker
 from system import flink_setup
 
 CRDS = CACHE / "crds"
@@ -48,9 +47,7 @@ def missing_tool():
 
 def fetch():
     """Copy them unless they are there; SetupError names the reason if that fails."""
-    CRDS.mkdir(parents=True, exist_ok=True)
-    with (CRDS / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with one_at_a_time(CRDS / "lock"):
         if not _are_there():
             say(
                 "copying the definitions of the Prometheus, cert-manager and Flink operators (about a minute, once)"

@@ -5,7 +5,6 @@ Grafana itself cannot be had as a package; its foundation SDK is a Go module.
 Run: python tests/deploy/grafana_setup.py
 """
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -14,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from part_setup import run_step, set_up, speaker
+from part_setup import one_at_a_time, run_step, set_up, speaker
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(__file__).parent / "grafana_schema"
@@ -36,9 +35,7 @@ def missing_tool():
 
 def fetch():
     """Build it unless it is there; SetupError names the reason if that fails."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "grafana.lock").open("w") as lock:  # several test workers may come here together
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with one_at_a_time(CACHE / "grafana.lock"):
         if CHECKER.exists():
             return
         say("building the checker of dashboards (a minute on two cores, once)")

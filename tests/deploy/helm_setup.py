@@ -3,7 +3,6 @@
 Run: python tests/deploy/helm_setup.py
 """
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -18,7 +17,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from part_setup import run_step, set_up, speaker
+from part_setup import one_at_a_time, run_step, set_up, speaker
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("PARITAS_CACHE") or ROOT / ".cache").absolute() / "deploy"
@@ -46,9 +45,7 @@ def missing_tool() -> str | None:
 
 def fetch() -> None:
     """Build Helm unless it is there; SetupError names the reason if that fails."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "helm.lock").open("w") as lock:  # several test workers may come here together
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with one_at_a_time(CACHE / "helm.lock"):
         if not HELM.exists():
             _build()
 

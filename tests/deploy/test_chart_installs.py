@@ -3,12 +3,15 @@
 So nobody waits for pods: a hook's Job and the pod of ``helm test`` are said to be done by hand.
 """
 
+import base64
 import json
 import threading
 import zlib
+from datetime import UTC, datetime
 
 import pytest
 import yaml
+from cryptography.x509 import load_pem_x509_certificate
 from deploy.chart_cases import CASES, containers, pod_of, rendered, workloads
 from deploy.crds_of_others import crds
 from deploy.helm_setup import CHART, HelmError, helm
@@ -27,6 +30,7 @@ SECRETS = (
     "demo-paritas-detectors-token",
     "demo-paritas-subscriber-token",
 )
+TLS, ENDS = SECRETS[2], "paritas.dev/not-after"
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +80,10 @@ class Release:
 
     def get(self, resource, name, group="api/v1"):
         return self.api.call("GET", f"/{group}/namespaces/{self.namespace}/{resource}/{name}")
+
+    def ends_s(self):
+        """When the certificate ends, in Unix time, as its secret says."""
+        return int(self.get("secrets", TLS)["metadata"]["annotations"][ENDS])
 
     def secrets(self):
         return {name: self.get("secrets", name)["data"] for name in SECRETS}
@@ -132,6 +140,28 @@ def test_an_upgrade_keeps_what_was_made_and_a_lost_token_is_made_anew(release):
     assert len(pods_checksums(release)) == 1
 
 
+@pytest.mark.parametrize(
+    ("left_h", "is_renewed"), [(9, False), (7, True), (-1, True), (None, False)], ids=str
+)
+def test_an_upgrade_renews_a_certificate_in_its_last_third_and_not_before(release, left_h, is_renewed):
+    day = (MINIMAL, "--set", "controller.tls.validityDays=1")
+    release.install(*day)
+    before, first = release.secrets(), pods_checksums(release)
+    mark = None if left_h is None else str(release.ends_s() - (24 - left_h) * 3600)
+    place, told = f"/api/v1/namespaces/{release.namespace}/secrets/{TLS}", {"annotations": {ENDS: mark}}
+    release.api.call("PATCH", place, {"metadata": told}, content_type=MERGE)
+    said, after = release.upgrade(*day), release.secrets()
+    assert changed(before, after) == ({TLS} if is_renewed else set())
+    assert len(first | pods_checksums(release)) == (2 if is_renewed else 1)
+    assert ("was near its end, so this upgrade made a new one" in said) == is_renewed
+    assert ("Nothing there says when it ends" in said) == (mark is None)
+    said = release.upgrade(*day)
+    assert (release.secrets(), "[WARNING]" in said) == (after, False)
+    if is_renewed:
+        certificate = load_pem_x509_certificate(base64.b64decode(after[TLS]["tls.crt"]))
+        assert 0 <= certificate.not_valid_after_utc.timestamp() - release.ends_s() < 300
+
+
 def test_a_rollback_brings_the_contract_back_and_keeps_the_tokens(release):
     release.install(MINIMAL)
     first, tokens = release.get("configmaps", "demo-paritas-contracts")["data"], release.secrets()
@@ -185,7 +215,7 @@ def test_topics_are_made_before_anything_else_and_the_job_goes(release):
     with DoneByHand(release, "batch", "jobs", "demo-paritas-topics", JOB_DONE) as seen:
         said = release.helm("install", "demo", CHART, "--values", MINIMAL, "--timeout", "60s")
     assert seen == {"statefulsets": []}
-    assert said.split("NOTES:\n")[1].strip() == notes(release.namespace)
+    assert said.split("NOTES:\n")[1].strip() == notes(release.namespace, release.ends_s())
     for resource, group in (("jobs", "apis/batch/v1"), ("configmaps", "api/v1")):
         with pytest.raises(RefusedError) as refused:
             release.get(resource, "demo-paritas-topics", group)
@@ -339,7 +369,8 @@ def is_served(api, group, kind):
         return False
 
 
-def notes(namespace):
+def notes(namespace, ends_s):
+    ends = datetime.fromtimestamp(ends_s, UTC).date()
     return f"""Paritas 0.1.0 is installed as demo in {namespace}.
 
   controller   demo-paritas-controller.{namespace}.svc:4320 (gRPC with TLS)
@@ -358,5 +389,6 @@ Next:
      for an administrator), whom to trust in ca.crt of demo-paritas-controller-tls.
 
 [NOTE] The controller's certificate was made by Helm and is kept in demo-paritas-controller-tls.
+  It ends on {ends}; a `helm upgrade` in its last 30 days (of a short one, in its last third) makes a new one.
   Tools that only render (helm template, Argo CD) would make another one each time:
   there, set controller.tls.mode to certManager or secret, and controller.access.mode to secret."""

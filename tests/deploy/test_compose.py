@@ -12,6 +12,7 @@ from deploy.parts import why_not
 from deploy.tools_setup import tool
 
 from paritas.cli import parser
+from paritas.controller.access.grants import load_grants
 
 FILE = FOLDER / "compose.yaml"
 COMPOSE = yaml.safe_load(FILE.read_text())
@@ -95,25 +96,66 @@ def test_the_agent_takes_its_configuration():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_setup_makes_private_files_once(tmp_path):
-    def set_up():
-        command = [sys.executable, FOLDER / "setup.py", "--controller", tmp_path, "--clients", tmp_path / "c"]
-        return subprocess.run(
-            [*command, "--host", "controller"], capture_output=True, text=True, check=False, timeout=60
-        )
-
-    (tmp_path / "c").mkdir()
-    first = set_up()
-    assert (first.returncode, first.stderr) == (0, "")
-    assert first.stdout == (
-        "certificate for controller, good for 365 days\ntoken of detectors (actor)\ntoken of people (actor)\n"
+def set_up(folder):
+    """Run setup.py on two folders; return what it said."""
+    volumes = [folder / name for name in ("controller", "clients")]
+    for volume in volumes:
+        volume.mkdir(exist_ok=True)
+    command = [sys.executable, FOLDER / "setup.py", "--controller", volumes[0], "--clients", volumes[1]]
+    done = subprocess.run(
+        [*command, "--host", "controller"], capture_output=True, text=True, check=False, timeout=60
     )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+MADE = "certificate for controller, good for 365 days\ntoken of detectors (actor)\ntoken of people (actor)\n"
+ANEW = ", made anew, since the one before is gone: restart the controller if it is running"
+
+
+def test_setup_makes_private_files_once(tmp_path):
+    assert set_up(tmp_path) == MADE
     made = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     names = {path.relative_to(tmp_path).as_posix(): path.stat().st_mode & 0o777 for path in made}
-    private = ("tls.key", "access.jsonl", "c/detectors.token", "c/people.token")
-    assert names == {"tls.crt": 0o644, "c/tls.crt": 0o644, **dict.fromkeys(private, 0o600)}
-    assert set_up().stdout == ""
+    private = (
+        *("controller/tls.key", "controller/access.jsonl"),
+        *("clients/detectors.token", "clients/people.token"),
+    )
+    public = ("controller/tls.crt", "clients/tls.crt")
+    assert names == dict.fromkeys(public, 0o644) | dict.fromkeys(private, 0o600)
+    assert set_up(tmp_path) == ""
     assert all(path.read_bytes() == content for path, content in made.items())
+
+
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [
+        ("controller/*", MADE),
+        (
+            "clients/*",
+            (
+                "certificate given to the clients again\n"
+                f"token of detectors (actor){ANEW}\ntoken of people (actor){ANEW}\n"
+            ),
+        ),
+        ("clients/people.token", f"token of people (actor){ANEW}\n"),
+        ("*/tls.crt", "certificate for controller, good for 365 days\n"),
+    ],
+)
+def test_setup_makes_both_volumes_fit_again_where_one_has_lost_something(tmp_path, lost, said):
+    set_up(tmp_path)
+    with (tmp_path / "controller" / "access.jsonl").open("a") as file:
+        file.write("# by hand\n\n")
+    for file in tmp_path.glob(lost):
+        file.unlink()
+    assert set_up(tmp_path) == said
+    controller, clients = tmp_path / "controller", tmp_path / "clients"
+    assert (controller / "tls.crt").read_bytes() == (clients / "tls.crt").read_bytes()
+    grants = load_grants(controller / "access.jsonl")
+    tokens = {name: (clients / f"{name}.token").read_text().strip() for name in ("detectors", "people")}
+    assert {name: grants.by_token(token).name for name, token in tokens.items()} == {n: n for n in tokens}
+    assert len(grants.grants) == len(tokens)
+    assert set_up(tmp_path) == ""
 
 
 @with_tools

@@ -343,12 +343,15 @@ def test_the_documented_role_is_refused_everywhere_else(contracts, token):
         assert caught.value.status == 403, what
 
 
-def test_an_operator_of_every_namespace_needs_more_than_that_role(contracts, token):
-    with Operator(contracts.api, token, "--all-namespaces") as running:
+@pytest.mark.parametrize("asked", ["kernelcontracts.paritas.dev is", 'configmaps "another" is'])
+def test_an_operator_of_every_namespace_or_another_config_map_needs_more_than_that_role(
+    contracts, token, asked
+):
+    one = ("--config-map", "another", "--namespace", contracts.namespace)
+    with Operator(contracts.api, token, *(one if "another" in asked else ("--all-namespaces",))) as running:
         running.says("The cluster was not reached")
         status, said = running.ask("/readyz")
-        assert status == 503
-        assert "kernelcontracts.paritas.dev is forbidden" in said
+        assert (status, f"{asked} forbidden" in said) == (503, True)
         assert running.ask("/healthz") == (200, "ok\n")
         assert running.end() == 0
 

@@ -6,7 +6,6 @@ Debian's package is unpacked, not installed, so that it needs no root.
 Run: python tests/deploy/tools_setup.py
 """
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -15,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from part_setup import SetupError, run_step, set_up, speaker
+from part_setup import SetupError, one_at_a_time, run_step, set_up, speaker
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("PARITAS_CACHE") or ROOT / ".cache").absolute()
@@ -62,9 +61,7 @@ def tool(name: str) -> Path:
 
 def fetch():
     """Make the environments and unpack Prometheus unless they are there; SetupError names the reason if that fails."""
-    (CACHE / "deploy").mkdir(parents=True, exist_ok=True)
-    with (CACHE / "deploy" / "tools.lock").open("w") as lock:  # several test workers may come here together
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with one_at_a_time(CACHE / "deploy" / "tools.lock"):
         for venv, packages in VENVS.items():
             if not _made(venv, packages).exists():
                 _install(venv, packages)

@@ -112,6 +112,14 @@
 {{- if and $v.operator.enabled $v.controller.tls.clientCaKey -}}
 {{- $faults = append $faults "operator.enabled has no certificate to show: leave controller.tls.clientCaKey empty" -}}
 {{- end -}}
+{{- range $name := list "kafkaPorts" "apiServerPorts" -}}
+{{- range (get $v.networkPolicy $name | default list) -}}
+{{- $ends := splitList "-" (include "paritas.text" .) -}}
+{{- if or (gt (last $ends | int) 65535) (gt (first $ends | int) (last $ends | int)) -}}
+{{- $faults = append $faults (printf "networkPolicy.%s: %s is no range of ports: write the lower one first, and none above 65535" $name (include "paritas.text" .)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- with $faults -}}
 {{- fail (printf "\n  - %s\n" (join "\n  - " .)) -}}
 {{- end -}}

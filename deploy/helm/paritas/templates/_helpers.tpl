@@ -190,8 +190,18 @@ kafka:
 {{- end }}
 {{- end -}}
 
-{{- define "paritas.kafkaPorts" -}}
+{{- define "paritas.bootstrapPorts" -}}
 {{- $ports := list -}}
 {{- range .Values.kafka.bootstrap -}}{{- $ports = append $ports (splitList ":" . | last | int) -}}{{- end -}}
 {{- $ports | uniq | toJson -}}
+{{- end -}}
+
+{{/* Ports of a NetworkPolicy's rule; each is a number or a range such as 30000-32767.  No port at all would be every port. */}}
+{{- define "paritas.policyPorts" -}}
+{{- $ports := list -}}
+{{- range . }}{{ $ports = append $ports (include "paritas.text" .) }}{{ end -}}
+{{- range (uniq $ports) }}
+{{- $ends := splitList "-" . }}
+- {port: {{ first $ends }}, {{ with rest $ends }}endPort: {{ first . }}, {{ end }}protocol: TCP}
+{{- end }}
 {{- end -}}
