@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from paritas.controller.config import Limits
 from paritas.controller.convert import escalation_of
 from paritas.controller.model import OPEN_PHASES, Draft, EventKind, Subject
-from paritas.controller.refusals import RefusalError, Refused
+from paritas.controller.refusals import invalid
 from paritas.controller.wire import suppress
 from paritas.proto.v1 import escalation_pb2 as pb
 from paritas.records import Escalation
@@ -25,17 +25,17 @@ def admit(messages: Sequence[pb.Escalation], *, limits: Limits) -> list[Draft]:
     """
     if len(messages) > limits.batch_events:
         message = f"events: {len(messages)} events in one batch, at most {limits.batch_events} are taken"
-        raise RefusalError(message, reason=Refused.INVALID, hint="send several batches")
+        raise invalid(message, "send several batches")
     return [_admit_one(m, limits=limits, place=f"events[{i}]") for i, m in enumerate(messages)]
 
 
 def _admit_one(message: pb.Escalation, *, limits: Limits, place: str) -> Draft:
     size = message.ByteSize()
     if size > limits.event_bytes:
-        raise _invalid(f"{place}: {size} bytes, at most {limits.event_bytes} are taken")
+        raise invalid(f"{place}: {size} bytes, at most {limits.event_bytes} are taken")
     for name in _NAMED:
         if not getattr(message, name):
-            raise _invalid(f"{place}.{name}: must not be empty")
+            raise invalid(f"{place}.{name}: must not be empty")
     event = escalation_of(message, place=place)
     _check_numbers(event, place=place)
     # The message itself is kept, with fields this version does not know.
@@ -52,11 +52,11 @@ def _admit_one(message: pb.Escalation, *, limits: Limits, place: str) -> Draft:
 
 def _check_numbers(event: Escalation, *, place: str) -> None:
     if not 1 <= event.transition < 2**63:  # SQLite's integers are signed
-        raise _invalid(f"{place}.transition: must be at least 1, got {event.transition}")
+        raise invalid(f"{place}.transition: must be at least 1, got {event.transition}")
     if event.issued_ns <= 0:
-        raise _invalid(f"{place}.issued_ns: must be a Unix time in ns, got {event.issued_ns}")
+        raise invalid(f"{place}.issued_ns: must be a Unix time in ns, got {event.issued_ns}")
     if event.valid_until_ns < event.issued_ns:
-        raise _invalid(f"{place}.valid_until_ns: must not be before issued_ns")
+        raise invalid(f"{place}.valid_until_ns: must not be before issued_ns")
 
 
 def subject_of(event: Escalation) -> Subject:
@@ -71,7 +71,3 @@ def subject_of(event: Escalation) -> Subject:
         weights_version=event.weights_version,
         severity=event.severity,
     )
-
-
-def _invalid(message: str) -> RefusalError:
-    return RefusalError(message, reason=Refused.INVALID)

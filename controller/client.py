@@ -35,8 +35,8 @@ from paritas.controller.histories import History, history_of
 from paritas.controller.listening import CLIENT_OPTIONS, client_credentials
 from paritas.controller.model import Acknowledgement, Incident
 from paritas.controller.silences import Silence
-from paritas.controller.statuses import error_of
 from paritas.controller.subscription import StartAt, Subscription, SubscriptionOptions
+from paritas.controller.unreached import call_error
 from paritas.controller.wire import acknowledgement_of, filter_to, incident_of, matchers_to, silence_of
 from paritas.errors import TransientError
 from paritas.proto.v1 import escalation_pb2 as pb
@@ -104,7 +104,7 @@ class EscalationClient(Closing):
         timeout_s: float = 5.0,
         backoff: Backoff | None = None,
     ) -> None:
-        self._target = target
+        self._target, self._tls = target, tls
         self._clock = clock or SystemClock()
         self._timeout_s = timeout_s
         self._backoff = backoff or Backoff()
@@ -194,7 +194,7 @@ class EscalationClient(Closing):
         try:
             return method(request, timeout=self._timeout_s)
         except grpc.RpcError as error:
-            raise error_of(error, target=self._target) from error
+            raise call_error(error, target=self._target, tls=self._tls) from error
 
     def _persist(self, method: Callable[..., Any], request: Any) -> Any:
         """Try again while the error is transient and tries are left."""

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from google.protobuf.descriptor import EnumDescriptor
 
-from paritas.controller.refusals import RefusalError, Refused
+from paritas.controller.refusals import RefusalError, invalid
 from paritas.controller.values import map_of, map_to
 from paritas.proto.v1 import escalation_pb2 as pb
 from paritas.records import Action, Escalation, Finding, Phase, Reason, Severity, State, Verdict
@@ -78,10 +78,10 @@ def enum_of(kind: type[E], wire: EnumDescriptor, *, number: int, place: str) -> 
         INVALID when it is unset (0) or unknown.
     """
     if number == 0:
-        raise _refusal(f"{place}: must be set")
+        raise invalid(f"{place}: must be set")
     value = wire.values_by_number.get(number)
     if value is None:
-        raise _refusal(f"{place}: unknown value {number}")
+        raise invalid(f"{place}: unknown value {number}")
     return kind[value.name.removeprefix(f"{wire.name.upper()}_")]
 
 
@@ -106,7 +106,7 @@ def verdict_of(message: pb.Verdict, *, place: str = "verdict") -> Verdict:
     try:
         reason = Reason(message.reason)
     except ValueError as error:
-        raise _refusal(f"{place}.reason: unknown name {message.reason!r}") from error
+        raise invalid(f"{place}.reason: unknown name {message.reason!r}") from error
     state = enum_of(State, pb.State.DESCRIPTOR, number=message.state, place=f"{place}.state")
     return Verdict(state=state, reason=reason, **_plain(message, _VERDICT_PLAIN))
 
@@ -127,7 +127,7 @@ def finding_of(message: pb.Finding, *, place: str = "finding") -> Finding:
     facts: dict[str, float | str] = {}
     for name, value in map_of(message.facts).items():
         if isinstance(value, bool) or not isinstance(value, int | float | str):
-            raise _refusal(f"{place}.facts.{name}: must be a number or text")
+            raise invalid(f"{place}.facts.{name}: must be a number or text")
         facts[name] = value
     return Finding(message.cause, message.slice, message.confidence, facts, message.advice)
 
@@ -163,9 +163,9 @@ def escalation_to(event: Escalation) -> pb.Escalation:
             **_plain(event, _ESCALATION_PLAIN),
         )
     except RefusalError as error:
-        raise _refusal(f"{place}: {error}") from error
+        raise invalid(f"{place}: {error}") from error
     except (TypeError, ValueError) as error:  # out of range, wrong type, lone surrogate
-        raise _refusal(f"{place}: cannot be sent: {error}") from error
+        raise invalid(f"{place}: cannot be sent: {error}") from error
 
 
 def escalation_of(message: pb.Escalation, *, place: str = "event") -> Escalation:
@@ -188,7 +188,3 @@ def escalation_of(message: pb.Escalation, *, place: str = "event") -> Escalation
         trace_ids=tuple(message.trace_ids),
         **_plain(message, _ESCALATION_PLAIN),
     )
-
-
-def _refusal(message: str) -> RefusalError:
-    return RefusalError(message, reason=Refused.INVALID)

@@ -8,10 +8,12 @@ from typing import Any
 
 import grpc
 
+from paritas.controller.access.callers import Callers
 from paritas.controller.access.grants import Grants, load_grants, own_grant
 from paritas.controller.access.guard import Guard
 from paritas.controller.config import ServerConfig, TlsFiles
 from paritas.errors import UsageError
+from paritas.listen_probe import why_not_free
 
 __all__ = ["CLIENT_OPTIONS", "bind", "client_credentials", "make_private"]
 
@@ -49,8 +51,8 @@ def _server_options(config: ServerConfig) -> tuple[tuple[str, int], ...]:
     )
 
 
-def bind(config: ServerConfig, turned_away: Counter[str] | None = None) -> tuple[Any, str]:
-    """Return a server that is not started yet, and the target clients connect to.
+def bind(config: ServerConfig, turned_away: Counter[str] | None = None) -> tuple[Any, str, Callers]:
+    """Return a server that is not started yet, the target clients connect to, and who tells its callers apart.
 
     Parameters
     ----------
@@ -65,7 +67,11 @@ def bind(config: ServerConfig, turned_away: Counter[str] | None = None) -> tuple
     local_path = config.listen.startswith("unix:")
     if local_path:
         _refuse_live_socket(config.listen)
-    server = grpc.aio.server(options=_server_options(config), interceptors=_guards(config, turned_away))
+    elif reason := why_not_free(config.listen):
+        raise _cannot_bind(config.listen, reason)
+    callers = Callers(_grants(config))
+    guards = [] if callers.grants is None else [Guard(callers.grants, turned_away)]
+    server = grpc.aio.server(options=_server_options(config), interceptors=guards)
     try:
         port = _add_port(server, config)
         if config.own_socket is not None:
@@ -74,15 +80,15 @@ def bind(config: ServerConfig, turned_away: Counter[str] | None = None) -> tuple
     except RuntimeError as error:
         raise _tls_fault(config.tls) or _cannot_bind(config.listen) from error
     if local_path:
-        return server, config.listen
-    return server, f"{config.listen.rpartition(':')[0]}:{port}"
+        return server, config.listen, callers
+    return server, f"{config.listen.rpartition(':')[0]}:{port}", callers
 
 
-def _guards(config: ServerConfig, turned_away: Counter[str] | None) -> list[Guard]:
+def _grants(config: ServerConfig) -> Grants | None:
     if config.access is None:
-        return []
+        return None
     own = () if config.own_token is None else (own_grant(config.own_token),)
-    return [Guard(Grants((*load_grants(config.access).grants, *own)), turned_away)]
+    return Grants((*load_grants(config.access).grants, *own))
 
 
 def _add_port(server: Any, config: ServerConfig) -> int:
@@ -107,9 +113,9 @@ def _refuse_live_socket(listen: str) -> None:
     raise _cannot_bind(listen)
 
 
-def _cannot_bind(listen: str) -> UsageError:
+def _cannot_bind(listen: str, reason: str = "") -> UsageError:
     hint = "is another controller running there? choose another address"
-    return UsageError(f"listen: cannot bind {listen!r}", hint=hint)
+    return UsageError(f"listen: cannot bind {listen!r}" + (f": {reason}" if reason else ""), hint=hint)
 
 
 def _tls_fault(tls: TlsFiles | None) -> UsageError | None:

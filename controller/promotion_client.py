@@ -24,6 +24,7 @@ from paritas.controller.promotion.model import Block, Blocked, Candidate, Promot
 from paritas.controller.promotion.wire import candidate_to, promotion_of, transition_of
 from paritas.controller.secret_files import bearer
 from paritas.controller.statuses import error_of
+from paritas.controller.unreached import call_error
 from paritas.proto.v1 import promotion_pb2 as pb
 from paritas.proto.v1 import promotion_pb2_grpc as pb_grpc
 
@@ -107,7 +108,7 @@ class PromotionClient(Closing):
         token_file: Path | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        self._target = target
+        self._target, self._tls = target, tls
         self._token_file = token_file
         self._timeout_s = timeout_s
         self._channel = _channel(grpc, target, tls)
@@ -147,7 +148,7 @@ class PromotionClient(Closing):
         try:
             yield from map(_watched, self._stub.Watch(request, metadata=_shown(self._token_file)))
         except grpc.RpcError as error:
-            raise error_of(error, target=self._target) from error
+            raise call_error(error, target=self._target, tls=self._tls) from error
 
     def advance(self, promotion_id: str, *, actor: str = "", contract: str = "") -> Answer:
         """Go on after a pause, or bind a tightened contract document."""
@@ -168,7 +169,7 @@ class PromotionClient(Closing):
         try:
             return method(request, timeout=self._timeout_s, metadata=_shown(self._token_file))
         except grpc.RpcError as error:
-            raise error_of(error, target=self._target) from error
+            raise call_error(error, target=self._target, tls=self._tls) from error
 
 
 class AsyncPromotionClient:

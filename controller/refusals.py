@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from paritas.errors import PermanentError
 
-__all__ = ["RefusalError", "Refused"]
+__all__ = ["RefusalError", "Refused", "invalid"]
 
 
 class Refused(StrEnum):
@@ -33,3 +33,14 @@ class RefusalError(PermanentError):
     def __init__(self, message: str, *, reason: Refused, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.reason = reason
+
+
+def invalid(message: str, hint: str = "") -> RefusalError:
+    """Return the refusal of a request that is wrong in itself; `message` begins with the field's place.
+
+    Examples
+    --------
+    >>> invalid("matchers: must not be empty").reason
+    <Refused.INVALID: 'invalid_argument'>
+    """
+    return RefusalError(message, reason=Refused.INVALID, hint=hint)

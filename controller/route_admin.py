@@ -20,7 +20,7 @@ from paritas.controller.route_wire import entry_of, override_of, override_to, re
 from paritas.controller.routing.audit import AuditEntry
 from paritas.controller.routing.override import Override
 from paritas.controller.routing.table import Resolution
-from paritas.controller.statuses import error_of
+from paritas.controller.unreached import call_error
 from paritas.proto.v1 import route_pb2 as pb
 from paritas.proto.v1 import route_pb2_grpc as pb_grpc
 
@@ -46,7 +46,7 @@ class RouteAdmin:
         token_file: Path | None = None,
         timeout_s: float = 5.0,
     ) -> None:
-        self._target, self._timeout_s = target, timeout_s
+        self._target, self._tls, self._timeout_s = target, tls, timeout_s
         self._channel = Reach(target, tls, token_file).channel()
         self._stub: Any = pb_grpc.RouteServiceStub(bearing(self._channel, token_file))
 
@@ -98,4 +98,4 @@ class RouteAdmin:
         try:
             return method(request, timeout=self._timeout_s)
         except grpc.RpcError as error:
-            raise error_of(error, target=self._target) from error
+            raise call_error(error, target=self._target, tls=self._tls) from error

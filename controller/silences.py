@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from paritas.contracts.durations import duration_text
 from paritas.contracts.model import Operator, Requirement
 from paritas.controller.model import Subject, Suppression
-from paritas.controller.refusals import RefusalError, Refused
+from paritas.controller.refusals import invalid
 
 __all__ = ["FIELDS", "OPERATORS", "Silence", "SilenceBook", "check", "covers", "suppression"]
 
@@ -54,36 +54,30 @@ def check(silence: Silence, *, now_ns: int, max_silence_s: float) -> None:
     """
     for name in ("author", "comment"):
         if not getattr(silence, name).strip():
-            raise _invalid(
-                f"{name}: must not be empty", "whoever meets the silence wants to know who and why"
-            )
+            raise invalid(f"{name}: must not be empty", "whoever meets the silence wants to know who and why")
     _check_times(silence, now_ns=now_ns, max_silence_s=max_silence_s)
     if not silence.matchers:
-        raise _invalid("matchers: must not be empty", f"match on one of {', '.join(FIELDS)}")
+        raise invalid("matchers: must not be empty", f"match on one of {', '.join(FIELDS)}")
     for index, matcher in enumerate(silence.matchers):
         _check_matcher(matcher, place=f"matchers[{index}]")
 
 
 def _check_times(silence: Silence, *, now_ns: int, max_silence_s: float) -> None:
     if silence.ends_ns <= max(silence.starts_ns, now_ns):
-        raise _invalid("ends_ns: must be later than starts_ns and now", "a silence always ends; say when")
+        raise invalid("ends_ns: must be later than starts_ns and now", "a silence always ends; say when")
     if silence.ends_ns - max(silence.starts_ns, now_ns) > max_silence_s * NS_PER_S:
-        raise _invalid(
+        raise invalid(
             f"ends_ns: a silence lasts at most {duration_text(max_silence_s)}", "renew it when it ends"
         )
 
 
 def _check_matcher(matcher: Requirement, *, place: str) -> None:
     if matcher.field not in FIELDS:
-        raise _invalid(f"{place}.field: unknown field {matcher.field!r}", f"one of {', '.join(FIELDS)}")
+        raise invalid(f"{place}.field: unknown field {matcher.field!r}", f"one of {', '.join(FIELDS)}")
     listed = matcher.op in (Operator.IN, Operator.NOT_IN)
     if listed != bool(matcher.values):
         need = "at least one value" if listed else "no values"
-        raise _invalid(f"{place}.values: {matcher.op} takes {need}", "")
-
-
-def _invalid(message: str, hint: str) -> RefusalError:
-    return RefusalError(message, reason=Refused.INVALID, hint=hint)
+        raise invalid(f"{place}.values: {matcher.op} takes {need}")
 
 
 def covers(silence: Silence, subject: Subject, *, now_ns: int) -> bool:

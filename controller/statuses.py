@@ -54,8 +54,14 @@ def error_of(error: grpc.RpcError, *, target: str) -> ParitasError:
     code, details = error.code(), error.details() or "no details"
     reason = _REASONS.get(code)
     if reason is None or code in _LATER:
-        return TransientError(f"{target}: {code.name}: {details}", hint="is the controller running?")
+        return TransientError(f"{target}: {code.name}: {details}", hint=_hint(details))
     return RefusalError(details, reason=reason)
+
+
+def _hint(details: str) -> str:
+    if "CERTIFICATE_VERIFY_FAILED" in details:
+        return "it runs; does --ca name the authority of its certificate?"
+    return "is the controller running?"
 
 
 def answered(method: Callable[[Any, Any, Any], Awaitable[T]]) -> Callable[[Any, Any, Any], Awaitable[T]]:

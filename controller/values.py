@@ -7,7 +7,7 @@ infinity have a form that JSON printers of the message accept.
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 
-from paritas.controller.refusals import RefusalError, Refused
+from paritas.controller.refusals import invalid
 from paritas.proto.v1 import escalation_pb2 as pb
 
 __all__ = ["map_of", "map_to", "value_of", "value_to"]
@@ -40,14 +40,14 @@ def value_to(value: object, *, place: str) -> pb.Value:
             items = [value_to(item, place=f"{place}[{i}]") for i, item in enumerate(value)]
             return pb.Value(list=pb.Values(items=items))
         case _:
-            raise _refusal(f"{place}: cannot carry a value of type {type(value).__name__!r}")
+            raise invalid(f"{place}: cannot carry a value of type {type(value).__name__!r}")
 
 
 def map_to(items: Mapping[str, object], *, place: str) -> dict[str, pb.Value]:
     """Return the messages of a map's values, by key."""
     for key in items:
         if not isinstance(key, str):
-            raise _refusal(f"{place}: keys must be text, got {type(key).__name__!r}")
+            raise invalid(f"{place}: keys must be text, got {type(key).__name__!r}")
         _checked_text(key, place=place)
     return {key: value_to(value, place=f"{place}.{key}") for key, value in items.items()}
 
@@ -73,7 +73,7 @@ def map_of(items: Mapping[str, pb.Value]) -> dict[str, object]:
 
 def _integer_to(value: int, *, place: str) -> pb.Value:
     if value not in _INT64:
-        raise _refusal(f"{place}: {value} does not fit 64 bits")
+        raise invalid(f"{place}: {value} does not fit 64 bits")
     return pb.Value(integer=value)
 
 
@@ -82,9 +82,5 @@ def _checked_text(text: str, *, place: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise _refusal(f"{place}: text with a lone surrogate cannot be sent") from error
+        raise invalid(f"{place}: text with a lone surrogate cannot be sent") from error
     return text
-
-
-def _refusal(message: str) -> RefusalError:
-    return RefusalError(message, reason=Refused.INVALID)

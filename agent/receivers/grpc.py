@@ -13,6 +13,7 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as pb
 
 from paritas.agent.intake import Answer, Intake, Reply
 from paritas.errors import UsageError
+from paritas.listen_probe import why_not_free
 
 __all__ = ["GrpcReceiver"]
 
@@ -80,12 +81,13 @@ class GrpcReceiver:
 
     def _bind(self) -> str:
         host = self._listen.rpartition(":")[0]
+        hint = "choose another port; 0 picks a free one"
+        if reason := why_not_free(self._listen):
+            raise UsageError(f"{self._listen}: cannot listen: {reason}", hint=hint)
         try:
             port = self._server.add_insecure_port(self._listen)
         except RuntimeError as error:
-            raise UsageError(
-                f"{self._listen}: cannot listen", hint="choose another port; 0 picks a free one"
-            ) from error
+            raise UsageError(f"{self._listen}: cannot listen", hint=hint) from error
         return f"{host}:{port}"
 
     def _export(self, body: bytes, context: Any) -> bytes:

@@ -21,6 +21,7 @@ from paritas.controller.drivers.envoy_stream import Acks, RuntimeStreams
 from paritas.controller.drivers.outcomes import outcomes
 from paritas.controller.routing.model import ALL, Fleet, Route, RouteKey
 from paritas.errors import TransientError, UsageError
+from paritas.listen_probe import why_not_free
 
 __all__ = ["RESOURCE", "EnvoyDriver", "EnvoySettings"]
 
@@ -139,6 +140,8 @@ class EnvoyDriver:
 
 
 def _bound(server: grpc.aio.Server, listen: str) -> str:
+    if reason := why_not_free(listen):
+        raise UsageError(f"envoy: cannot bind {listen!r}: {reason}", hint="choose another address")
     try:
         port = server.add_insecure_port(listen)
     except RuntimeError as error:

@@ -6,7 +6,7 @@ from math import fsum, isclose
 
 from paritas.clock import NS_PER_S
 from paritas.contracts.durations import duration_text
-from paritas.controller.refusals import RefusalError, Refused
+from paritas.controller.refusals import invalid
 from paritas.controller.routing.model import ALL, Fleet, Hold, RouteKey
 
 __all__ = ["Override", "active", "check_override", "chosen"]
@@ -74,22 +74,22 @@ def check_override(override: Override, fleet: Fleet, *, now_ns: int) -> None:
     """
     for name in ("author", "reason"):
         if not getattr(override, name).strip():
-            raise _invalid(f"{name}: must not be empty", "whoever meets the override wants to know")
+            raise invalid(f"{name}: must not be empty", "whoever meets the override wants to know")
     _check_times(override, now_ns=now_ns)
     if override.key.slice not in {ALL, *fleet.slices}:
         known = ", ".join((ALL, *sorted(fleet.slices)))
-        raise _invalid(f"slice: the router cannot tell {override.key.slice!r} apart", f"one of {known}")
+        raise invalid(f"slice: the router cannot tell {override.key.slice!r} apart", f"one of {known}")
     if not (override.weights or override.shadow or override.drain or override.admit or override.release):
-        raise _invalid("override: asks for nothing", "give weights, shadow, drain, admit or release")
+        raise invalid("override: asks for nothing", "give weights, shadow, drain, admit or release")
     _check_names(override, fleet)
     _check_shares(override)
 
 
 def _check_times(override: Override, *, now_ns: int) -> None:
     if override.ends_ns <= max(override.starts_ns, now_ns):
-        raise _invalid("ends_ns: must be later than now", "an override always ends; say when")
+        raise invalid("ends_ns: must be later than now", "an override always ends; say when")
     if override.ends_ns - now_ns > LASTS_AT_MOST_S * NS_PER_S:
-        raise _invalid(
+        raise invalid(
             f"ends_ns: an override lasts at most {duration_text(LASTS_AT_MOST_S)}", "renew it when it ends"
         )
 
@@ -104,20 +104,16 @@ def _check_names(override: Override, fleet: Fleet) -> None:
         ("admit", set(override.admit), replicas),
     ):
         for strange in sorted(given - known):
-            raise _invalid(f"{name}: {strange!r} is not of the fleet", f"one of {', '.join(sorted(known))}")
+            raise invalid(f"{name}: {strange!r} is not of the fleet", f"one of {', '.join(sorted(known))}")
     for both in sorted(override.drain & override.admit):
-        raise _invalid(f"drain: {both!r} is also in admit", "say one of them")
+        raise invalid(f"drain: {both!r} is also in admit", "say one of them")
 
 
 def _check_shares(override: Override) -> None:
     for name, shares in (("weights", override.weights), ("shadow", override.shadow)):
         for kernel, share in shares.items():
             if not 0.0 <= share <= 1.0:
-                raise _invalid(f"{name}: {kernel} must be between 0 and 1, got {share!r}", "")
+                raise invalid(f"{name}: {kernel} must be between 0 and 1, got {share!r}")
     if override.weights and not isclose(fsum(override.weights.values()), 1.0, abs_tol=1e-9):
         total = fsum(override.weights.values())
-        raise _invalid(f"weights: must sum to 1, got {total:g}", "name every kernel that gets a share")
-
-
-def _invalid(message: str, hint: str) -> RefusalError:
-    return RefusalError(message, reason=Refused.INVALID, hint=hint)
+        raise invalid(f"weights: must sum to 1, got {total:g}", "name every kernel that gets a share")

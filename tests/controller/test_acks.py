@@ -1,3 +1,5 @@
+"""Acknowledgements of a stream: cumulative, kept, and room for more."""
+
 import asyncio
 from types import SimpleNamespace
 

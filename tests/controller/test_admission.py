@@ -1,3 +1,5 @@
+"""What is taken into the log, and what is refused with its place."""
+
 import pytest
 from escalation_examples import escalation
 

@@ -1,3 +1,5 @@
+"""A resource that is open on another thread while a block runs."""
+
 import threading
 from contextlib import asynccontextmanager
 

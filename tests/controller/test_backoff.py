@@ -1,3 +1,5 @@
+"""Waits between tries: bounded, random, repeatable."""
+
 from random import Random
 
 from hypothesis import given

@@ -5,25 +5,18 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from escalation_examples import escalation
+from escalation_examples import drafts, escalation
 from promotion_cases import CANDIDATE, DOCUMENT, KEYS
 
 from paritas.clock import ManualClock
 from paritas.controller import census as counted
-from paritas.controller.admission import admit
 from paritas.controller.census import Promotions, census
 from paritas.controller.compaction import Retention
-from paritas.controller.config import Limits
-from paritas.controller.convert import escalation_to
 from paritas.controller.model import Draft, EventKind
 from paritas.controller.promotion.ledger import Ledger
 from paritas.controller.store import Store
 from paritas.controller.store_thread import StoreThread
 from paritas.records import Phase, Severity
-
-
-def drafts(*events):
-    return admit([escalation_to(event) for event in events], limits=Limits())
 
 
 def incident(name, clause="tv", severity=Severity.WARNING, number=1, **more):

@@ -1,3 +1,5 @@
+"""The client against a real server: in order, again after a failure, and when it gives up."""
+
 import pytest
 from escalation_examples import config, escalation, plain
 from hypothesis import given

@@ -1,3 +1,5 @@
+"""Which addresses need mutual TLS, and durations."""
+
 from pathlib import Path
 
 import pytest

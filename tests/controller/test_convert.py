@@ -1,3 +1,5 @@
+"""Records to messages and back, at random."""
+
 from dataclasses import fields
 
 import numpy as np

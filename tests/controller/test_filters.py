@@ -1,3 +1,5 @@
+"""A subscriber's filter against the records it speaks of."""
+
 from hypothesis import given
 from hypothesis import strategies as st
 

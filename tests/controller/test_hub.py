@@ -1,3 +1,5 @@
+"""Events to streams: order, room, and a slow subscriber that harms nobody."""
+
 import asyncio
 
 import pytest

@@ -1,3 +1,5 @@
+"""Logged first, told after, in the same order."""
+
 import asyncio
 
 import pytest

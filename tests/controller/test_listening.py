@@ -44,13 +44,23 @@ def test_a_key_of_another_certificate_is_named(tmp_path, good):
     assert told == f"[usage] tls: 'cert.pem' and 'b/key.pem' are no pair\n  hint: {NO_PAIR}"
 
 
-def test_a_port_in_use_is_what_it_is_with_tls_too(tmp_path, good):
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0", "[::]"])
+def test_a_port_in_use_is_what_it_is_with_tls_too_and_grpc_says_nothing(tmp_path, good, host, capfd):
+    tls = TlsFiles(good.certificate, good.key, good.certificate)
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        listen = f"127.0.0.1:{taken.getsockname()[1]}"
-        assert refusal(tmp_path, good, listen) == (
-            f"[usage] listen: cannot bind {listen!r}\n"
+        listen = f"{host}:{taken.getsockname()[1]}"
+        assert refusal(tmp_path, tls, listen) == (
+            f"[usage] listen: cannot bind {listen!r}: Address already in use\n"
             "  hint: is another controller running there? choose another address"
         )
+    assert capfd.readouterr().err == ""
+
+
+def test_an_address_of_another_machine_is_said_and_grpc_says_nothing(tmp_path, good, capfd):
+    tls = TlsFiles(good.certificate, good.key, good.certificate)
+    told = refusal(tmp_path, tls, "192.0.2.1:0").splitlines()[0]
+    assert told == "[usage] listen: cannot bind '192.0.2.1:0': Cannot assign requested address"
+    assert capfd.readouterr().err == ""
 
 
 def test_a_file_that_is_away_is_named(tmp_path):

@@ -1,13 +1,11 @@
 """kill -9 of the controller while incidents come: no decision is lost or made twice, the router ends right."""
 
 import json
-import signal
-import subprocess
-import sys
 from itertools import pairwise
 
 import pytest
-from escalation_examples import DEADLINE_S, deadline, escalation
+from escalation_examples import deadline, escalation
+from killed_process import KilledProcess
 from routing_scenes import DRAIN, reroute
 
 from paritas.clock import NS_PER_S, SystemClock
@@ -37,35 +35,10 @@ KILL_AT = {31, 74}
 PATIENT = Backoff(first_s=0.01, most_s=0.1, tries=10_000)
 
 
-class Process:
-    """The controller in a process of its own, driving a file."""
-
-    def __init__(self, folder):
-        self.listen = f"unix:{folder}/c.sock"
-        args = [
-            sys.executable,
-            "-c",
-            SERVER,
-            str(folder / "log.db"),
-            self.listen,
-            str(folder / "routes.json"),
-        ]
-        self._popen = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self._popen.stdout.readline() == f"{self.listen}\n"
-
-    def kill(self):
-        self._popen.send_signal(signal.SIGKILL)
-        assert self._popen.wait(DEADLINE_S) == -signal.SIGKILL
-        self._close()
-
-    def stop(self):
-        self._popen.stdin.close()
-        assert self._popen.wait(DEADLINE_S) == 0
-        self._close()
-
-    def _close(self):
-        self._popen.stdin.close()
-        self._popen.stdout.close()
+def started(folder):
+    """The controller, driving a file."""
+    listen = f"unix:{folder}/c.sock"
+    return KilledProcess(SERVER, folder / "log.db", listen, folder / "routes.json", listen=listen)
 
 
 def transition(number):
@@ -81,21 +54,21 @@ def transition(number):
 
 @pytest.mark.slow
 def test_the_routes_end_as_if_nobody_had_been_killed(tmp_path):
-    server = Process(tmp_path)
+    server = started(tmp_path)
     with (
         EscalationClient(server.listen, backoff=PATIENT) as client,
         RouteClient(server.listen, "qwen3-8b") as routes,
         RouteAdmin(server.listen) as admin,
     ):
-        with deadline(server._popen.kill, seconds=100):
+        with deadline(server.popen.kill, seconds=100):
             for number in range(TOTAL + 1):  # the last transition fires: half of the requests are moved
                 client.publish([transition(number)])
                 if number in KILL_AT:
                     server.kill()
-                    server = Process(tmp_path)
+                    server = started(tmp_path)
             wanted = {"inference": 0.5, "reference": 0.5}
             clock = SystemClock()
-            gone = server._popen.poll
+            gone = server.popen.poll
             while not routes.table or dict(routes.table.routes[0].weights) != wanted or routes.table.drained:
                 assert gone() is None
                 clock.wait(routes._closed, timeout_s=0.01)

@@ -1,3 +1,5 @@
+"""The log as a database: new, opened again, damaged."""
+
 import sqlite3
 from contextlib import closing
 

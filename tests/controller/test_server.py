@@ -74,8 +74,9 @@ def test_an_address_in_use(tmp_path):
     (tmp_path / "other").mkdir()
     for listen in ("127.0.0.1:0", f"unix:{tmp_path}/c.sock"):
         with serving(config(tmp_path, listen=listen)) as target:
+            why = "" if listen.startswith("unix:") else ": Address already in use"
             assert text_of(config(tmp_path / "other", listen=target)) == (
-                f"[usage] listen: cannot bind {target!r}\n"
+                f"[usage] listen: cannot bind {target!r}{why}\n"
                 "  hint: is another controller running there? choose another address"
             )
             with EscalationClient(target) as client:

@@ -1,12 +1,10 @@
 """kill -9 in mid-stream, twice: nothing that was accepted is lost, doubled or out of order."""
 
-import signal
-import subprocess
-import sys
 import threading
 
 import pytest
 from escalation_examples import deadline, escalation
+from killed_process import KilledProcess
 
 from paritas.controller.backoff import Backoff
 from paritas.controller.client import DeliveryKind, EscalationClient
@@ -25,27 +23,8 @@ KILL_AT = {100, 250}
 PATIENT = Backoff(first_s=0.01, most_s=0.1, tries=10_000)
 
 
-class Process:
-    """The server in a process of its own."""
-
-    def __init__(self, folder, listen):
-        args = [sys.executable, "-c", SERVER, str(folder / "log.db"), listen]
-        self._popen = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self._popen.stdout.readline() == f"{listen}\n"
-
-    def kill(self):
-        self._popen.send_signal(signal.SIGKILL)
-        assert self._popen.wait(60) == -signal.SIGKILL
-        self._close()
-
-    def stop(self):
-        self._popen.stdin.close()
-        assert self._popen.wait(60) == 0
-        self._close()
-
-    def _close(self):
-        self._popen.stdin.close()
-        self._popen.stdout.close()
+def started(folder, listen):
+    return KilledProcess(SERVER, folder / "log.db", listen, listen=listen)
 
 
 def publish_all(listen, failed):
@@ -61,7 +40,7 @@ def publish_all(listen, failed):
 @pytest.mark.slow
 def test_a_subscriber_ends_with_the_same_ordered_events(tmp_path):
     listen = f"unix:{tmp_path}/c.sock"
-    server = Process(tmp_path, listen)
+    server = started(tmp_path, listen)
     received, failed = [], []
     with EscalationClient(listen, backoff=PATIENT) as client, client.subscribe("router") as stream:
         publisher = threading.Thread(target=publish_all, args=(listen, failed))
@@ -74,7 +53,7 @@ def test_a_subscriber_ends_with_the_same_ordered_events(tmp_path):
                     stream.ack(delivery)
                     if len(received) in KILL_AT:
                         server.kill()
-                        server = Process(tmp_path, listen)
+                        server = started(tmp_path, listen)
                 if len(received) == TOTAL:
                     break
         publisher.join()

@@ -1,3 +1,5 @@
+"""What a silence covers and for how long, and silences that are refused."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

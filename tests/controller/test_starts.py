@@ -1,3 +1,5 @@
+"""The first message of a stream."""
+
 import pytest
 from escalation_examples import start
 

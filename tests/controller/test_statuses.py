@@ -1,3 +1,5 @@
+"""Errors as gRPC statuses and back."""
+
 import grpc
 import pytest
 

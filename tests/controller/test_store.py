@@ -1,10 +1,10 @@
-import pytest
-from escalation_examples import escalation
+"""The log: order, batches, snapshots, acknowledgements, and what compaction leaves."""
 
-from paritas.controller.admission import admit
+import pytest
+from escalation_examples import drafts, escalation
+
 from paritas.controller.compaction import IDS_PER_EVENT, Retention
-from paritas.controller.config import Limits
-from paritas.controller.convert import escalation_of, escalation_to
+from paritas.controller.convert import escalation_of
 from paritas.controller.model import Draft, EventKind, Subject
 from paritas.controller.refusals import RefusalError, Refused
 from paritas.controller.store import Store
@@ -13,10 +13,6 @@ from paritas.proto.v1 import escalation_pb2 as pb
 from paritas.records import Phase, Severity
 
 S = 1_000_000_000
-
-
-def drafts(*events):
-    return admit([escalation_to(event) for event in events], limits=Limits())
 
 
 def numbers(events):

@@ -1,3 +1,5 @@
+"""Resume tokens: they come back, and a flipped bit is noticed."""
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,3 +1,5 @@
+"""Values of Python as messages and back."""
+
 import math
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Filters, silences and acknowledgements as messages and back."""
+
 import pytest
 from escalation_examples import INT64, TEXT, escalation
 from hypothesis import given

@@ -33,6 +33,21 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument(
         "contract", metavar="CONTRACT", help="a contract file, or the name of a shipped preset"
     )
+    _add_recording_options(parser)
+    add_floor_options(parser)
+    add_attempt_option(parser)
+    parser.add_argument(
+        "--stage",
+        choices=STAGES,
+        default=STAGES[0],
+        help="whose clauses and gate judge (default: offline_ci); for evidence of a promotion",
+    )
+    parser.add_argument("--json", action="store_true", help="write one JSON object instead of tables")
+    parser.set_defaults(run=run)
+
+
+def _add_recording_options(parser: argparse.ArgumentParser) -> None:
+    """Add where both kernels' numbers are."""
     parser.add_argument("--serve", metavar="FILE", type=Path, help="recording of the inference kernel")
     parser.add_argument(
         "--reference",
@@ -51,16 +66,6 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         help="exponential histograms of latencies, OTLP/JSON as the Collector's file exporter writes; "
         "runtime clauses are judged by them instead of by single timings",
     )
-    add_floor_options(parser)
-    add_attempt_option(parser)
-    parser.add_argument(
-        "--stage",
-        choices=STAGES,
-        default=STAGES[0],
-        help="whose clauses and gate judge (default: offline_ci); for evidence of a promotion",
-    )
-    parser.add_argument("--json", action="store_true", help="write one JSON object instead of tables")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

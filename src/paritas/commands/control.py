@@ -17,6 +17,8 @@ from paritas.commands.routes_option import add_routes_option, declared_routes
 from paritas.errors import TransientError
 
 if TYPE_CHECKING:
+    from threading import Event
+
     from paritas.clock import Clock
     from paritas.commands.control_page import ControlWatch
     from paritas.commands.escalation_feed import EscalationFeed, OpenReader
@@ -40,6 +42,22 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument(
         "--data", type=Path, help="folder for the log (default: PARITAS_DATA or the state folder)"
     )
+    _add_kafka_options(parser)
+    parser.add_argument(
+        "--health",
+        type=listen_address,
+        metavar="HOST:PORT",
+        default="",
+        help="serve /healthz, /readyz and /metrics over HTTP there (default: nowhere)",
+    )
+    add_routes_option(parser)
+    add_notify_option(parser)
+    _add_access_options(parser)
+    _add_promotion_options(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_kafka_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--escalations-from",
         "--kafka",
@@ -54,18 +72,6 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         default="paritas.escalations",
         help="their topic (default: paritas.escalations)",
     )
-    parser.add_argument(
-        "--health",
-        type=listen_address,
-        metavar="HOST:PORT",
-        default="",
-        help="serve /healthz, /readyz and /metrics over HTTP there (default: nowhere)",
-    )
-    add_routes_option(parser)
-    add_notify_option(parser)
-    _add_access_options(parser)
-    _add_promotion_options(parser)
-    parser.set_defaults(run=run)
 
 
 def _add_access_options(parser: argparse.ArgumentParser) -> None:
@@ -109,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
     with (
         stop_signals() as stop,
         _page(arguments, clock) as watch,
-        _serving(arguments, watch) as (target, feed),
+        _serving(arguments, watch, stop=stop) as (target, feed),
     ):
         sys.stdout.write(f"escalations: {target} (gRPC)\n")
         if arguments.promotion_http:
@@ -142,13 +148,13 @@ def _page(arguments: argparse.Namespace, clock: "Clock") -> "Iterator[ControlWat
 
 @contextmanager
 def _serving(
-    arguments: argparse.Namespace, watch: "ControlWatch | None"
+    arguments: argparse.Namespace, watch: "ControlWatch | None", *, stop: "Event"
 ) -> "Iterator[tuple[str, EscalationFeed | None]]":
     """Start the server, and the feed if one is asked for; yields the target and the feed."""
     from paritas.controller.background import running
     from paritas.controller.server import EscalationServer
 
-    open_reader = _open_reader(arguments) if arguments.escalations_from else None
+    open_reader = _open_reader(arguments, stop) if arguments.escalations_from else None
     folder = DataFolder(arguments.data or default_folder(os.environ))
     folder.make()
     with ExitStack() as stack:
@@ -189,7 +195,7 @@ def _tls(arguments: argparse.Namespace) -> "TlsFiles | None":
     return TlsFiles(*files) if any(files) else None
 
 
-def _open_reader(arguments: argparse.Namespace) -> "OpenReader":
+def _open_reader(arguments: argparse.Namespace, stop: "Event") -> "OpenReader":
     """How the topic is opened; a topic that is not there is said now, a broker that is away is waited for.
 
     Raises
@@ -201,13 +207,15 @@ def _open_reader(arguments: argparse.Namespace) -> "OpenReader":
     from paritas.agent.eventlog.kafka_topic import describe_topic
     from paritas.clock import SystemClock
     from paritas.commands.kafka_place import kafka_place
+    from paritas.commands.unless_stopped import unless_stopped
 
+    clock = SystemClock()
     settings = kafka_place(
         arguments.escalations_from, topic=arguments.escalations, client_id="paritas-control"
     )
     with suppress(TransientError):
-        describe_topic(settings)
-    return lambda: KafkaReader(settings, clock=SystemClock())
+        unless_stopped(lambda: describe_topic(settings), clock=clock, stop=stop)
+    return lambda: KafkaReader(settings, clock=clock)
 
 
 def _feed(stack: ExitStack, folder: DataFolder, reach: Reach, open_reader: "OpenReader") -> "EscalationFeed":

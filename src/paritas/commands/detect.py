@@ -39,6 +39,18 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "killed at any moment and started again, it neither loses nor doubles an observation. A contract file that "
         "changes is taken over while it runs (engine process).",
     )
+    _add_source_options(parser)
+    _add_judging_options(parser)
+    _add_run_options(parser)
+    add_floor_options(parser)
+    add_metrics_options(parser)
+    add_identity_options(parser)
+    _register_flink(parser.add_argument_group("engine flink"))
+    parser.set_defaults(run=run)
+
+
+def _add_source_options(parser: argparse.ArgumentParser) -> None:
+    """Add what is read."""
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--log", metavar="DIR", type=Path, help="an embedded event log, such as DATA/log")
     source.add_argument(
@@ -48,6 +60,10 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "agent's destination, for TLS and SASL",
     )
     parser.add_argument("--topic", default="", help="topic to read (default: the file's, or otlp_spans)")
+
+
+def _add_judging_options(parser: argparse.ArgumentParser) -> None:
+    """Add what judges, and who is told."""
     parser.add_argument(
         "--contract", default="dense-bf16", help="a contract file or a shipped preset (default: dense-bf16)"
     )
@@ -55,6 +71,10 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "--controller", metavar="TARGET", help="gRPC address of the controller (engine process)"
     )
     parser.add_argument("--deployment", default="", help="part of every escalation id")
+
+
+def _add_run_options(parser: argparse.ArgumentParser) -> None:
+    """Add where it runs, how far, and what it keeps."""
     parser.add_argument(
         "--state",
         metavar="FILE",
@@ -70,11 +90,6 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument(
         "--engine", choices=("process", "flink"), default="process", help="where to judge (default: process)"
     )
-    add_floor_options(parser)
-    add_metrics_options(parser)
-    add_identity_options(parser)
-    _register_flink(parser.add_argument_group("engine flink"))
-    parser.set_defaults(run=run)
 
 
 def _register_flink(group: "argparse._ArgumentGroup") -> None:
@@ -222,12 +237,14 @@ def _reader(
     from paritas.agent.eventlog.kafka_reader import KafkaReader
     from paritas.clock import SystemClock
     from paritas.commands.kafka_place import kafka_place, when_served
+    from paritas.commands.unless_stopped import unless_stopped
 
     clock = SystemClock()
     settings = kafka_place(arguments.kafka, topic=arguments.topic, client_id="paritas-detect")
     if arguments.to_end:
         return KafkaReader(settings, clock=clock)
-    return when_served(lambda: KafkaReader(settings, clock=clock), clock=clock, stop=stop, on_wait=on_wait)
+    opened = partial(unless_stopped, lambda: KafkaReader(settings, clock=clock), clock=clock, stop=stop)
+    return when_served(opened, clock=clock, stop=stop, on_wait=on_wait)
 
 
 def _waits(state: "LoopState", error: TransientError) -> None:

@@ -1,6 +1,7 @@
 """From the topic of escalations into the controller: every record at least once, each id once."""
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
@@ -19,6 +20,7 @@ log = logging.getLogger(__name__)
 BATCH = 500
 WAIT_S = 0.2
 REOPEN_S = 1.0
+LEAVE_S = 1.0
 # Offsets that hold no record of the topic: transaction markers, and what was never committed.
 HARMLESS = SkipReason.MISSING.value
 OpenReader = Callable[[], AbstractContextManager[LogReader]]
@@ -53,7 +55,18 @@ class EscalationFeed(OwnThread):
         self._open_reader, self._cursor, self._publish, self._clock = open_reader, cursor, publish, clock
         self.published = self.refused = self.lost = 0
         self._said = ""
+        self._handing_on = threading.Lock()
         self.turn_ns = clock.monotonic_ns()
+
+    def close(self) -> None:
+        """Stop, with what is being handed on; a thread that a silent broker holds is left behind.  Twice is fine."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(
+                LEAVE_S
+            )  # it may hang in the broker for the whole timeout of a request, or of several
+        with self._handing_on:
+            pass  # and begins nothing any more: what it has read is read again by the next feed
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -87,25 +100,31 @@ class EscalationFeed(OwnThread):
         return positions
 
     def _waits(self, error: ParitasError) -> None:
-        """Say why nothing goes on, once until something does."""
-        if str(error) != self._said:
+        """Say why nothing goes on, once until something does; not where nothing shall."""
+        if str(error) != self._said and not self._stop.is_set():
             self._said = str(error)
             log.warning("Escalations wait.", extra={"detail": self._said})
 
     def _step(self, reader: LogReader, order: LogOrder) -> int:
-        """Publish what is there; positions follow only when it is safe."""
+        """Publish what is there, unless it shall end; positions follow only when it is safe."""
         before, skipped = dict(order.positions), dict(order.skipped)
         found = list(order.records())
-        refusals = Refusals()
-        escalations = [e for stored in found if (e := _decoded(stored, refusals)) is not None]
-        self._hand_on(escalations, refusals)
-        self._count(refusals, {r: n - skipped.get(r, 0) for r, n in order.skipped.items() if r != HARMLESS})
-        if order.positions != before:
-            self._cursor.save(Saved(reader.log_id, dict(order.positions)))
+        with self._handing_on:
+            if self._stop.is_set():
+                return 0
+            self._take(found, {r: n - skipped.get(r, 0) for r, n in order.skipped.items() if r != HARMLESS})
+            if order.positions != before:
+                self._cursor.save(Saved(reader.log_id, dict(order.positions)))
         if found:
             self._said = ""
         self.turn_ns = self._clock.monotonic_ns()
         return len(found)
+
+    def _take(self, found: Sequence[Stored], skipped: dict[str, int]) -> None:
+        refusals = Refusals()
+        escalations = [e for stored in found if (e := _decoded(stored, refusals)) is not None]
+        self._hand_on(escalations, refusals)
+        self._count(refusals, skipped)
 
     def _hand_on(self, escalations: Sequence[Escalation], refusals: "Refusals") -> None:
         """Publish them; when the controller will never take them all, one by one, so that one holds back no other."""

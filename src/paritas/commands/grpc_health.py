@@ -11,6 +11,7 @@ from paritas.commands.detect_health import DetectTrouble, LoopState
 from paritas.commands.own_thread import OwnThread
 from paritas.commands.reaching import Reach
 from paritas.controller.listening import CLIENT_OPTIONS, client_credentials
+from paritas.controller.unreached import call_mismatch
 from paritas.errors import TransientError
 from paritas.proto.v1 import escalation_pb2 as pb
 
@@ -31,7 +32,7 @@ class HealthClient(Closing):
     """
 
     def __init__(self, reach: Reach) -> None:
-        self._target = reach.target
+        self._target, self._tls = reach.target, reach.tls
         if reach.tls is None:
             self._channel: Any = grpc.insecure_channel(reach.target, options=CLIENT_OPTIONS)
         else:
@@ -56,7 +57,8 @@ class HealthClient(Closing):
             answer = self._stub.Check(request, timeout=timeout_s)
         except grpc.RpcError as error:
             text = f"{self._target}: {error.code().name}: {error.details() or 'no details'}"
-            raise TransientError(text) from error
+            mistaken = call_mismatch(error, target=self._target, tls=self._tls)
+            raise mistaken or TransientError(text) from error
         return str(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status))
 
 

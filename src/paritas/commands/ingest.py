@@ -142,7 +142,7 @@ def _sender(agent: str, folder: DataFolder) -> "Sender":
 def _end(told: "Told") -> int:
     """Say what was sent; return the exit code."""
     sys.stdout.write(told.line())
-    return 3 if told.accounting.problems else 0
+    return 3 if told.unread else 0
 
 
 def _follow(sender: "Sender", paths: Sequence[Path], options: "ReadOptions", extra: Mapping[str, str]) -> int:
@@ -185,14 +185,26 @@ class Told:
     accounting: "Accounting"
     records: int = 0
 
+    @property
+    def rotations(self) -> int:
+        """How often a followed file was rotated: no trouble, since all of both files is read."""
+        from paritas.collectors.dumps.problem import ProblemReason
+
+        return self.accounting.problems.get(ProblemReason.FILE_REPLACED, 0)
+
+    @property
+    def unread(self) -> int:
+        """Return how many lines could not be read."""
+        return sum(self.accounting.problems.values()) - self.rotations
+
     def line(self) -> str:
         """One line for people."""
         sequences = {role.value: account.sequences for role, account in self.accounting.roles.items()}
         told = ", ".join(f"{n} {role} sequences" for role, n in sequences.items()) or "nothing"
-        problems = sum(self.accounting.problems.values())
         return (
             f"sent {told} in {self.records} records"
-            + (f"; {problems} lines could not be read" if problems else "")
+            + (f"; {self.unread} lines could not be read" if self.unread else "")
+            + (f"; rotations followed: {self.rotations}" if self.rotations else "")
             + "\n"
         )
 
@@ -221,7 +233,7 @@ def send_all(
     for item in items:
         told.accounting.add(item)
         if not isinstance(item, TokenTrace):
-            _complain(item, sum(told.accounting.problems.values()))
+            _complain(item, told.unread)
             continue
         traced = replace(item, attributes={**item.attributes, **extra}) if extra else item
         for record in encode([traced], resource={"service.name": "paritas-ingest"}):
@@ -231,7 +243,9 @@ def send_all(
 
 
 def _complain(problem: "Problem", number: int) -> None:
-    if number <= SHOWN_PROBLEMS:
+    from paritas.collectors.dumps.problem import ProblemReason
+
+    if number <= SHOWN_PROBLEMS and problem.reason is not ProblemReason.FILE_REPLACED:
         sys.stderr.write(problem.render() + "\n")
 
 

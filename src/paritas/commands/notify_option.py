@@ -60,7 +60,9 @@ def notifying(file: Path | None, folder: "DataFolder", reach: "Reach") -> "Itera
 
 def farewell(notifier: "Notifier") -> str:
     """Say what was told to whom; nothing if nothing was."""
-    counts = sorted(notifier.counts.items())
-    sent = ", ".join(f"{n} to {name.removeprefix('sent:')}" for name, n in counts if name.startswith("sent:"))
-    failed = sum(n for name, n in counts if name.startswith("failed:"))
-    return f"people were told: {sent or 'nothing'}; {failed} tries failed\n" if counts else ""
+    counts = [(name.split(":"), n) for name, n in sorted(notifier.counts.items()) if ":" in name]
+    sent = ", ".join(f"{n} to {name[1]}" for name, n in counts if name[0] == "sent")
+    failed = [(n, f"{n} {name[1]} at {name[2]}") for name, n in counts if name[0] == "failed"]
+    tries = f"{sum(n for n, _ in failed)} tries failed"
+    tries += f" ({', '.join(words for _, words in failed)})" if failed else ""
+    return f"people were told: {sent or 'nothing'}; {tries}\n" if notifier.counts else ""

@@ -25,6 +25,17 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         description="Checks each KernelContract, gives detectors those that are valid, and writes into their status "
         "whether they are enforced and violated (docs/operator.md).",
     )
+    _add_contracts_options(parser)
+    _add_asking_options(parser)
+    parser.add_argument(
+        "--health", metavar="HOST:PORT", default="", help="serve /healthz, /readyz and /metrics there"
+    )
+    add_identity_options(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_contracts_options(parser: argparse.ArgumentParser) -> None:
+    """Add whose contracts are followed, and where detectors find them."""
     add = parser.add_argument
     add(
         "--namespace",
@@ -39,6 +50,11 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         default=CONFIG_MAP,
         help=f"ConfigMap that detectors mount, in the namespace of each contract (default: {CONFIG_MAP})",
     )
+
+
+def _add_asking_options(parser: argparse.ArgumentParser) -> None:
+    """Add who is asked how contracts stand, and how often."""
+    add = parser.add_argument
     add(
         "--target",
         metavar="HOST:PORT",
@@ -57,9 +73,6 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         default=30.0,
         help="how often the controller and the detectors are asked (default: 30)",
     )
-    add("--health", metavar="HOST:PORT", default="", help="serve /healthz, /readyz and /metrics there")
-    add_identity_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -2,11 +2,13 @@
 
 import argparse
 import os
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paritas.commands.places import DataFolder, default_folder
+from paritas.errors import TransientError
 
 if TYPE_CHECKING:
     from paritas.controller.backoff import Backoff
@@ -44,6 +46,35 @@ class Reach:
         from paritas.controller.client import EscalationClient
 
         return EscalationClient(self.target, tls=self.tls, token_file=self.token_file, backoff=backoff)
+
+    def check(self) -> None:
+        """Look once for what no waiting mends, where a person waits; whoever serves tries again instead.
+
+        Raises
+        ------
+        TransientError
+            The host's name is unknown, or only one of client and port speaks TLS.
+        """
+        from paritas.controller.unreached import mismatch
+
+        error = _unknown_name(self.target) or mismatch(self.target, self.tls)
+        if error is not None:
+            raise error
+
+
+def _unknown_name(target: str) -> TransientError | None:
+    host, _, port = target.rpartition(":")
+    if not port.isdecimal() or (":" in host and not host.startswith("[")):
+        return None  # a Unix socket, or another of gRPC's ways to write an address
+    try:
+        socket.getaddrinfo(host.strip("[]"), None)
+    except UnicodeError:
+        reason = "not the name of a host"
+    except socket.gaierror as error:
+        reason = error.strerror or str(error)
+    else:
+        return None
+    return TransientError(f"{target}: {reason}", hint="is the name of the host right?")
 
 
 def add_reach_options(parser: argparse.ArgumentParser) -> None:

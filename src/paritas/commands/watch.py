@@ -64,10 +64,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     options = SubscriptionOptions(start=StartAt(START[arguments.start]), auto_ack=True)
     show = _json_line if arguments.json else _News().text
+    reach = reach_of(arguments)
     with (
-        reach_of(arguments).client() as client,
+        reach.client() as client,
         client.subscribe(arguments.subscriber, options) as deliveries,
     ):
+        reach.check()
         _print(deliveries, show, arguments.count)
     return 0
 

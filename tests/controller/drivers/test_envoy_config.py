@@ -1,3 +1,5 @@
+"""The bootstrap an Envoy starts with."""
+
 import pytest
 from fleets import fleet_of
 

@@ -1,3 +1,5 @@
+"""Runtime keys of a route: none shared, and read back as meant."""
+
 import pytest
 from fleets import ALL, GOLD, fleet_of, route
 

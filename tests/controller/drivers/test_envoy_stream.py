@@ -143,12 +143,13 @@ def test_a_slice_without_a_header_is_unsupported_and_the_others_are_applied():
     assert gold.outcome is Outcome.APPLIED
 
 
-def test_an_address_in_use_is_one_clear_error():
+def test_an_address_in_use_is_one_clear_error(capfd):
     async def scene(driver):
         with pytest.raises(UsageError) as refused:
             async with EnvoyDriver(EnvoySettings(driver.target), fleet_of(), SystemClock()):
                 pass
-        return str(refused.value), f"envoy: cannot bind {driver.target!r}"
+        return str(refused.value), f"envoy: cannot bind {driver.target!r}: Address already in use"
 
     said, expected = run(scene)
     assert said == expected
+    assert capfd.readouterr().err == ""

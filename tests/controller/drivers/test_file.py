@@ -1,3 +1,5 @@
+"""Routes in a file: read back as written, or refused with the reason."""
+
 import asyncio
 
 import pytest

@@ -1,3 +1,5 @@
+"""Who is in rotation where a router knows no weights."""
+
 from fleets import GOLD, fleet_of, route
 
 from paritas.controller.drivers.members import change_of, members_of

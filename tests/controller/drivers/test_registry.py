@@ -1,3 +1,5 @@
+"""Drivers by their kind: what each must be told, and what it refuses."""
+
 import shutil
 import subprocess
 

@@ -1,3 +1,5 @@
+"""Shares as whole weights and back."""
+
 from fleets import fleet_of, route
 from hypothesis import given
 from hypothesis import strategies as st

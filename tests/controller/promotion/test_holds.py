@@ -3,15 +3,12 @@
 import asyncio
 
 import pytest
-from escalation_examples import escalation
+from escalation_examples import drafts, escalation
 from promotion_cases import CANDIDATE, DOCUMENT, KEYS, T0, signed
 
 from paritas.clock import ManualClock
 from paritas.contracts.model import Operator, Requirement
-from paritas.controller.admission import admit
 from paritas.controller.compaction import Retention
-from paritas.controller.config import Limits
-from paritas.controller.convert import escalation_to
 from paritas.controller.model import Draft, EventKind, Subject
 from paritas.controller.promotion.ledger import Ledger
 from paritas.controller.promotion.model import Block
@@ -33,10 +30,6 @@ def silence(*, ends_ns):
     told = Silence("s", (MATCHER,), 0, ends_ns, "ana", "known")
     payload = silence_to(told).SerializeToString()
     return [Draft(EventKind.SILENCE, "s/1", payload, Subject(), silence_id="s", ends_ns=ends_ns)]
-
-
-def drafts(*events):
-    return admit([escalation_to(event) for event in events], limits=Limits())
 
 
 def passed(tmp_path, *written):

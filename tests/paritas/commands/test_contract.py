@@ -1,3 +1,5 @@
+"""`paritas contract` as a user runs it."""
+
 import argparse
 import json
 import subprocess

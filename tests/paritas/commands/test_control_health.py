@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from command_runs import run, until
 from escalation_examples import config, escalation
-from service_runs import asked, running
+from service_runs import asked, running, value
 
 from paritas.agent.health import Health
 from paritas.clock import ManualClock, SystemClock
@@ -29,11 +29,6 @@ from paritas.errors import TransientError
 
 NS = 1_000_000_000
 WELL = Vitals(True, Census(0, 0, {}, Promotions()))
-
-
-def value(text, start):
-    """The number on the line of a page that begins so."""
-    return float(next(line for line in text.splitlines() if line.startswith(start)).split()[-1])
 
 
 @pytest.mark.parametrize(

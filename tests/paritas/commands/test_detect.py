@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -224,6 +225,48 @@ def test_the_feed_waits_for_a_topic_that_is_away_and_says_it_once(topic, judged,
     assert said[0] == ("Escalations wait.", "not now")
     assert len([detail for _, detail in said if detail == "not now"]) == 1
     assert "a mistake" in caplog.text
+
+
+def test_a_broker_that_hangs_does_not_hold_back_the_end(topic, tmp_path):
+    asked, release, taken = threading.Event(), threading.Event(), []
+
+    def open_reader():
+        asked.set()
+        assert release.wait(timeout=60)
+        return topic()
+
+    feed = EscalationFeed(open_reader, Cursor(tmp_path / "c"), publish=taken.extend, clock=SystemClock())
+    with feed:
+        assert asked.wait(timeout=60)
+    [left] = [thread for thread in threading.enumerate() if thread.name == "escalation-feed"]
+    release.set()
+    left.join(timeout=60)
+    assert not left.is_alive()
+    assert taken == []
+
+
+def test_a_feed_that_ends_while_it_reads_hands_nothing_on(topic, tmp_path):
+    reading, release, taken = threading.Event(), threading.Event(), []
+
+    class Held(EmbeddedReader):
+        """Gives its records only when it is let, as a broker that is slow does."""
+
+        def read(self, *where, **how):
+            found = super().read(*where, **how)
+            reading.set()
+            assert release.wait(timeout=60)
+            return found
+
+    feed = EscalationFeed(
+        lambda: Held(tmp_path / "topic"), Cursor(tmp_path / "c"), publish=taken.extend, clock=SystemClock()
+    )
+    with feed:
+        assert reading.wait(timeout=60)
+    [left] = [thread for thread in threading.enumerate() if thread.name == "escalation-feed"]
+    release.set()
+    left.join(timeout=60)
+    assert not left.is_alive()
+    assert (taken, Cursor(tmp_path / "c").load()) == ([], None)
 
 
 def test_one_escalation_that_the_controller_refuses_holds_back_no_other(topic, judged, tmp_path, caplog):

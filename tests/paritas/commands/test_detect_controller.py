@@ -9,7 +9,7 @@ import pytest
 from certificates import self_signed
 from command_runs import recording, run, until
 from kubelet_mounts import mount
-from service_runs import asked, running
+from service_runs import asked, running, value
 
 from paritas.agent.eventlog import EmbeddedLog, LogSettings, SyncMode
 from paritas.clock import SystemClock
@@ -43,11 +43,6 @@ def detecting(log, folder, target, *options, **more):
 def page(service):
     """Address of a detector's page."""
     return service.lines[0].split()[-1].removesuffix("/metrics")
-
-
-def value(text, start):
-    """The number on the line of a page that begins so."""
-    return float(next(line for line in text.splitlines() if line.startswith(start)).split()[-1])
 
 
 @pytest.fixture

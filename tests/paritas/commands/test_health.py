@@ -3,13 +3,14 @@
 import socket
 
 import pytest
+from certificates import self_signed
 from command_runs import run
 
 from paritas.agent.health import Health
 from paritas.agent.health_page import health_page
 from paritas.agent.reasons import NotReady
 from paritas.cli import main
-from paritas.controller.config import ServerConfig
+from paritas.controller.config import ServerConfig, TlsFiles
 from paritas.controller.server import SERVICE, serving
 
 
@@ -87,6 +88,17 @@ def test_one_that_never_answers_is_not_waited_for(capsys):
 def test_what_cannot_be_asked_is_said(words, said, capsys):
     assert main(["health", *words]) == 64
     assert capsys.readouterr().err == f"[usage] {said}\n"
+
+
+def test_a_probe_without_tls_at_a_port_with_it_is_told_so(tmp_path, capsys):
+    good = self_signed(tmp_path)
+    tls = TlsFiles(good.certificate, good.key)
+    with serving(ServerConfig(tmp_path / "log.sqlite", listen="127.0.0.1:0", tls=tls)) as target:
+        assert main(["health", "--grpc", target]) == 1
+    assert capsys.readouterr().err == (
+        f"[transient] {target} speaks TLS, and this client does not\n"
+        "  hint: name the authority of its certificate: --ca FILE\n"
+    )
 
 
 def test_the_grpc_health_service_is_asked_too(tmp_path, capsys):

@@ -1,3 +1,5 @@
+"""The file that says who is told of incidents."""
+
 import pytest
 
 from paritas.commands.agent_config import ConfigError

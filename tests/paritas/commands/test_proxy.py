@@ -5,7 +5,6 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from command_runs import DEADLINE_S, run
 from emitter_scenes import Agent
 from engine_answers import recorded, told
+from http_servers import serving
 
 from paritas.commands.proxy import upstream_of
 from paritas.errors import UsageError
@@ -47,19 +47,6 @@ class Engine(http.server.BaseHTTPRequestHandler):
 
 
 @contextmanager
-def upstream():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Engine)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-@contextmanager
 def proxy(*arguments, env):
     command = [str(Path(sys.executable).with_name("paritas")), "proxy", "--listen", "127.0.0.1:0", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
@@ -75,7 +62,7 @@ def proxy(*arguments, env):
 
 
 def test_from_request_to_trace():
-    with TemporaryDirectory() as folder, upstream() as engine:
+    with TemporaryDirectory() as folder, serving(Engine) as engine:
         socket_path, key = Path(folder) / "s", Path(folder) / "key"
         key.write_bytes(b"k" * 32)
         env = {"HOME": folder, "PATH": "/usr/bin:/bin", "PARITAS_RUN_ID": "by-variable"}
@@ -150,7 +137,7 @@ def test_what_is_wrong_is_said(arguments, said, tmp_path):
 
 
 def test_a_taken_port_is_said(tmp_path):
-    with upstream() as taken:
+    with serving(Engine) as taken:
         address = taken.removeprefix("http://")
         done = run(
             "proxy",

@@ -1,12 +1,11 @@
 """`paritas scrape` as a user runs it, before a real HTTP server that replays what a vLLM told."""
 
 import http.server
-import threading
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from command_runs import run, run_json
+from http_servers import serving
 from odd_servers import NO_HTTP, speaking
 
 from paritas.commands.scrape import metrics_url
@@ -27,21 +26,8 @@ class Engine(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-@contextmanager
-def engine():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Engine)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 def test_a_person_sees_a_table_and_a_program_everything():
-    with engine() as url:
+    with serving(Engine) as url:
         done = run("scrape", "--url", url)
         code, told = run_json("scrape", "--url", url + "/metrics")
     assert (done.returncode, done.stderr) == (0, "")
@@ -59,7 +45,7 @@ def test_a_person_sees_a_table_and_a_program_everything():
 
 
 def test_what_is_wrong_is_said():
-    with engine() as url:
+    with serving(Engine) as url:
         other = run("scrape", "--url", url + "/page")
         missing = run("scrape", "--url", url + "/none")
     nobody = run("scrape", "--url", url)

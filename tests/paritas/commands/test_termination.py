@@ -41,16 +41,46 @@ def test_a_controller_ends_its_streams_with_where_to_go_on_and_keeps_its_log(tmp
         assert again.end()[0] == 0
 
 
-def test_a_controller_that_waits_for_a_broker_ends_in_time(tmp_path):
-    with socket.socket() as silent:  # takes connections and never answers
+@pytest.fixture
+def silent_broker(tmp_path):
+    """Writes the settings of one that takes connections and never answers, and how long a client waits for it."""
+    with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen(16)
-        broker = f"127.0.0.1:{silent.getsockname()[1]}"
-        where = ("--data", tmp_path / "d", "--listen", "127.0.0.1:0", "--escalations-from", broker)
-        with running("control", *where, until="escalations:") as service:
-            code, out, _, took_s = service.end()
+
+        def settings(timeout_s):
+            bootstrap = f"127.0.0.1:{silent.getsockname()[1]}"
+            file = tmp_path / "kafka.yaml"
+            file.write_text(f"kafka: {{bootstrap: ['{bootstrap}'], connect_timeout: {timeout_s}s}}")
+            return file
+
+        yield settings
+
+
+# Before it listens, and while it waits to read: a request to the broker is under way in both.
+@pytest.mark.parametrize(("ready", "timeout_s"), [("health:", 2 * GRACE_S), ("escalations:", 5)])
+def test_a_controller_that_waits_for_a_broker_ends_in_time(tmp_path, silent_broker, ready, timeout_s):
+    where = ("--data", tmp_path / "d", "--listen", "127.0.0.1:0", "--health", "127.0.0.1:0")
+    broker = silent_broker(timeout_s)
+    with running("control", *where, "--escalations-from", broker, until=ready) as service:
+        code, out, _, took_s = service.end()
     assert code == 0
-    assert out == "taken from topic 'paritas.escalations': 0 escalations, 0 refused, 0 lost\n"
+    assert out.endswith("taken from topic 'paritas.escalations': 0 escalations, 0 refused, 0 lost\n")
+    assert took_s < GRACE_S
+
+
+def test_a_detector_that_waits_for_a_broker_ends_in_time(tmp_path, silent_broker):
+    where = (
+        "--kafka",
+        silent_broker(2 * GRACE_S),
+        "--controller",
+        "127.0.0.1:1",
+        "--state",
+        tmp_path / "detector.state",
+    )
+    with running("detect", *where, "--metrics", "127.0.0.1:0", until="metrics on") as service:
+        code, _, _, took_s = service.end()
+    assert code == 0
     assert took_s < GRACE_S
 
 

@@ -1,5 +1,6 @@
 """`paritas up`, `ingest` and `watch` as processes: a recording goes in, a subscriber receives escalations."""
 
+import contextlib
 import gzip
 import json
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from command_runs import DEADLINE_S, recording, run, service, until
 
 from paritas.agent.eventlog import EmbeddedReader
@@ -130,30 +132,71 @@ def test_demo_finds_both_faults_and_leaves_the_healthy_pair_alone():
     assert "support_mismatch" in done.stdout
 
 
-def test_a_growing_file_is_followed(tmp_path):
-    """Lines that are appended while `ingest --follow` runs are sent; SIGTERM ends it with its account."""
-    growing = tmp_path / "serve.jsonl"
+@pytest.fixture
+def serve_lines():
     with gzip.open(recording("healthy.serve"), "rt") as file:
-        lines = file.readlines()
-    growing.write_text("".join(lines[:10]))
-    with service(tmp_path / "d"):
-        command = [
-            str(Path(sys.executable).with_name("paritas")),
-            "ingest",
-            "--data",
-            str(tmp_path / "d"),
-            "--follow",
-            str(growing),
-        ]
-        follower = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        log = tmp_path / "d" / "log"
+        return file.readlines()
+
+
+@contextlib.contextmanager
+def following(data, path):
+    """`ingest --follow` of a file; yields it, ended in any case."""
+    command = [str(Path(sys.executable).with_name("paritas")), "ingest", "--data", str(data), "--follow"]
+    follower = subprocess.Popen(
+        [*command, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield follower
+    finally:
+        follower.kill()
+        follower.communicate()
+
+
+def ended(follower):
+    """What it says when it is told to end, and its exit code."""
+    follower.send_signal(signal.SIGTERM)
+    return *follower.communicate(timeout=DEADLINE_S), follower.returncode
+
+
+def test_a_growing_file_is_followed(tmp_path, serve_lines):
+    """Lines that are appended while `ingest --follow` runs are sent; SIGTERM ends it with its account."""
+    growing, log = tmp_path / "serve.jsonl", tmp_path / "d" / "log"
+    growing.write_text("".join(serve_lines[:10]))
+    with service(tmp_path / "d"), following(tmp_path / "d", growing) as follower:
         until(lambda: appended(log) >= 10)
         with growing.open("a") as file:
-            file.writelines(lines[10:15])
+            file.writelines(serve_lines[10:15])
         until(lambda: appended(log) >= 15)
-        follower.send_signal(signal.SIGTERM)
-        assert follower.communicate(timeout=DEADLINE_S)[0] == "sent 15 inference sequences in 15 records\n"
-        assert follower.returncode == 0
+        assert ended(follower) == ("sent 15 inference sequences in 15 records\n", "", 0)
+
+
+def test_a_rotated_file_is_followed_without_loss(tmp_path, serve_lines):
+    """As logrotate does it: rename, make the new file, and tell the writer, who goes on in the old one until then."""
+    growing, log = tmp_path / "serve.jsonl", tmp_path / "d" / "log"
+    growing.write_text("".join(serve_lines[:10]))
+    with service(tmp_path / "d"), following(tmp_path / "d", growing) as follower:
+        until(lambda: appended(log) >= 10)
+        with growing.open("a") as writer:
+            growing.rename(tmp_path / "serve.jsonl.1")
+            growing.touch()
+            writer.writelines(serve_lines[10:15])
+        growing.write_text("".join(serve_lines[15:20]))
+        until(lambda: appended(log) >= 20)
+        told = "sent 20 inference sequences in 20 records; rotations followed: 1\n"
+        assert ended(follower) == (told, "", 0)
+
+
+def test_a_file_that_is_cut_may_have_lost_lines_and_says_so(tmp_path, serve_lines):
+    """As logrotate's copytruncate does it: what is added between the last look and the cut is in the copy alone."""
+    growing, log = tmp_path / "serve.jsonl", tmp_path / "d" / "log"
+    growing.write_text("".join(serve_lines[:10]))
+    with service(tmp_path / "d"), following(tmp_path / "d", growing) as follower:
+        until(lambda: appended(log) >= 10)
+        growing.write_text("".join(serve_lines[10:15]))
+        until(lambda: appended(log) >= 15)
+        out, err, code = ended(follower)
+    assert (out, code) == ("sent 15 inference sequences in 15 records; 1 lines could not be read\n", 3)
+    assert err.startswith(f"{growing}:11: the file got shorter and is read from its start\n  hint: ")
 
 
 def appended(log):
