@@ -96,48 +96,54 @@ def spread(values):
     return middle, 1.253 * (high - low) / 1.349 / len(values) ** 0.5
 
 
+def steps_of(tokens):
+    """What vLLM puts out for each of some sampled tokens, in steps of one token."""
+    import numpy as np
+    from vllm.v1.engine import EngineCoreOutput
+    from vllm.v1.outputs import LogprobsLists
+
+    logprob, rank = np.full((1, 1), -0.5, np.float32), np.ones(1, int)
+    return [
+        EngineCoreOutput("r", [int(token)], LogprobsLists(np.array([[token]], np.int32), logprob, rank))
+        for token in tokens
+    ]
+
+
 def of_one_sequence():
     """Microseconds of one sequence of 1,024 tokens: reading its steps, its trace, and handing it over."""
     import numpy as np
     from emitter_scenes import Agent, emitter_to, socket_path
-    from vllm.v1.engine import EngineCoreOutput
-    from vllm.v1.outputs import LogprobsLists
 
-    from paritas.collectors.openai.naming import Names
-    from paritas.collectors.vllm.asking import Asked, Declared, Identity
-    from paritas.collectors.vllm.note import Note, Source
-    from paritas.collectors.vllm.traces import Ended, trace_of
+    from paritas.collectors.vllm.asking import Declared
+    from paritas.collectors.vllm.note import Source
     from paritas.records import KernelIdentity, Role
     from paritas.tokens import TokenHasher
 
-    ids = np.random.default_rng(0).integers(0, 49_152, LONG)
-    outputs = [
-        EngineCoreOutput(
-            "r",
-            [int(token)],
-            LogprobsLists(np.array([[token]], np.int32), np.full((1, 1), -0.5, np.float32), np.ones(1, int)),
-        )
-        for token in ids
-    ]
     source = Source(Declared(), KernelIdentity(Role.INFERENCE), TokenHasher(b"k" * 16))
-    takes, makes, hands = [], [], []
+    steps = steps_of(np.random.default_rng(0).integers(0, 49_152, LONG))
     with socket_path() as path, Agent(path):
         emitter = emitter_to(path)
-        for _ in range(200):
-            note = Note(Identity(Names(), "s", ""), Asked(inject=0), event_ns=1)
-            start = time.perf_counter()
-            for output in outputs:
-                note.take(output, 1.0)
-            taken = time.perf_counter()
-            trace, _ = trace_of(note, Ended(LONG), source)
-            made = time.perf_counter()
-            emitter.emit(trace)
-            handed = time.perf_counter()
-            takes.append(taken - start)
-            makes.append(made - taken)
-            hands.append(handed - made)
+        rounds = [stages_s(steps, source, emitter) for _ in range(200)]
         emitter.close(timeout_s=10.0)
-    return [statistics.median(one) * 1e6 for one in (takes, makes, hands)]
+    return [statistics.median(stage) * 1e6 for stage in zip(*rounds, strict=True)]
+
+
+def stages_s(steps, source, emitter):
+    """Seconds of reading the steps of one sequence, of its trace, and of handing it over."""
+    from paritas.collectors.openai.naming import Names
+    from paritas.collectors.vllm.asking import Asked, Identity
+    from paritas.collectors.vllm.note import Note
+    from paritas.collectors.vllm.traces import Ended, trace_of
+
+    note = Note(Identity(Names(), "s", ""), Asked(inject=0), event_ns=1)
+    start = time.perf_counter()
+    for step in steps:
+        note.take(step, 1.0)
+    taken = time.perf_counter()
+    trace, _ = trace_of(note, Ended(len(steps)), source)
+    made = time.perf_counter()
+    emitter.emit(trace)
+    return taken - start, made - taken, time.perf_counter() - made
 
 
 def asked_of(told, *, logprobs):

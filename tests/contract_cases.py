@@ -1,7 +1,9 @@
 """The golden contract files, and the smallest contract that tests build on."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from paritas.contracts.load import load_text
 from paritas.contracts.model import Contract
@@ -34,3 +36,11 @@ def clause_contract(
 ) -> Contract:
     """Load a contract with one clause, given as a flow mapping."""
     return contract(f"{extra}  clauses:\n    {family}:\n      - {clause}\n", version)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of every value below `value`."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in items:
+        yield (*path, key)
+        yield from places(child, (*path, key))

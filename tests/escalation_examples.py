@@ -8,7 +8,9 @@ from dataclasses import asdict
 import grpc
 from hypothesis import strategies as st
 
-from paritas.controller.config import ServerConfig
+from paritas.controller.admission import admit
+from paritas.controller.config import Limits, ServerConfig
+from paritas.controller.convert import escalation_to
 from paritas.proto.v1 import escalation_pb2 as pb
 from paritas.proto.v1 import escalation_pb2_grpc as pb_grpc
 from paritas.records import Action, Escalation, Finding, Phase, Reason, Severity, State, Verdict
@@ -64,6 +66,11 @@ def escalation(number=1, **changes):
         "summary": "token-tv of slice all is violated",
     }
     return Escalation(**{**values, **changes})
+
+
+def drafts(*events):
+    """Escalations as the log takes them."""
+    return admit([escalation_to(event) for event in events], limits=Limits())
 
 
 def plain(record):

@@ -208,6 +208,12 @@ def ragged_batches(draw):
     return batch, mask
 
 
+def kept_of(batch, mask, i):
+    """Whether each token of pair `i` is kept; without a mask all are."""
+    low, high = batch.offsets[i : i + 2]
+    return [True] * int(high - low) if mask is None else mask[low:high].tolist()
+
+
 def evaluated(whole, outcomes, *, recover=False, stage=Stage.FULL):
     """Return the evaluator of a contract after these outcomes."""
     evaluator = Evaluator(whole, stage=stage, recover=recover)

@@ -69,3 +69,8 @@ def asked(url):
         return error.code, error.read().decode()
     except OSError as error:
         return 0, str(error)
+
+
+def value(text, start):
+    """The number on the line of a page that begins so."""
+    return float(next(line for line in text.splitlines() if line.startswith(start)).split()[-1])

@@ -71,6 +71,12 @@ def symmetric_coin(oscillation):
     return coin(-oscillation / 2, oscillation)
 
 
+def two_valued(drift, lowest):
+    """Return the pair whose ratio takes the values m and m e^D, m = `lowest`."""
+    raised = (1 - lowest) / (lowest * np.expm1(drift))
+    return coin(np.log(raised) - np.log1p(-raised), drift)
+
+
 def blocks(log_odds, oscillation, sizes=(3, 4)):
     """`coin` with each side split evenly into several tokens."""
     left, right = sizes

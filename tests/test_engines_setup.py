@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from engines import engines_setup
-from engines.engines_setup import PARTS, SetupError
+from engines.engines_setup import PARTS
+from part_setup import SetupError
 
 
 def test_parts_come_after_what_they_need_and_once():
@@ -49,9 +50,3 @@ def test_an_unknown_part_is_refused():
     )
     assert run.returncode == 2
     assert "invalid choice: 'tensorflow'" in run.stderr
-
-
-def test_the_reason_is_the_last_line_that_pip_calls_an_error():
-    told = "Collecting x\nERROR: Could not find a version\nERROR: No matching distribution found for x\n"
-    assert engines_setup._reason(told) == "No matching distribution found for x"
-    assert engines_setup._reason("") == "no output"

@@ -6,6 +6,7 @@ first one with noise, so that two of them are two kernels of one policy.
 
 import numpy as np
 
+from paritas.collectors.kernels import LocalSampler, LocalScorer
 from paritas.records import KernelIdentity, Role
 
 VOCABULARY = 48
@@ -72,3 +73,13 @@ class ToyModel:
         if not self.batched or self.size == 1:
             return 0.0
         return np.random.default_rng(self.size).normal(0.0, self.batched, self.table.shape)
+
+
+def scorer(**model):
+    """A toy as the training kernel."""
+    return LocalScorer(ToyModel(Role.TRAIN, **model), top_k=3)
+
+
+def sampler(**model):
+    """A toy as the inference kernel."""
+    return LocalSampler(ToyModel(**model), top_k=3)

@@ -15,6 +15,48 @@ spool: {path: /var/spool/paritas}
 receivers: {unix: {path: /run/paritas.sock}}
 destination: {embedded: {path: /var/log/paritas}}
 """
+EVERY_FIELD = """\
+name: pod-7
+spool:
+  path: /s
+  limit_bytes: 1000000
+  segment_bytes: 100000
+  max_age: 2h
+  when_full: refuse
+  sync: always
+  sync_interval: 100ms
+  memory_bytes: 5000
+receivers:
+  unix: {path: /u, uids: [1000, 1001]}
+  http: {listen: '127.0.0.1:4318'}
+  grpc: {listen: 'localhost:4317'}
+  max_body_bytes: 7000
+  max_pending_bytes: 8000
+destination:
+  kafka:
+    bootstrap: ['k1:9092', 'k2:9092']
+    topic: spans
+    client_id: me
+    compression: gzip
+    tls: {ca_file: /ca, check_hostname: false}
+    sasl: {mechanism: SCRAM-SHA-512, username: u, password_file: PASSWORD_FILE}
+    in_flight_bytes: 3000000
+    record_limit_bytes: 900000
+    connect_timeout: 1s
+    request_timeout: 2s
+    delivery_timeout: 3s
+shipping:
+  batch_records: 5
+  batch_bytes: 6
+  max_records_per_s: 7
+  max_bytes_per_s: 8.5
+  retry_first: 100ms
+  retry_most: 1m
+  commit: 2s
+  gather: 10ms
+health: {listen: '0.0.0.0:9', stall: 1m, report: 0s}
+grace: 3s
+"""
 
 
 def read(text):
@@ -58,73 +100,45 @@ def test_everyone_may_send_where_the_file_says_so():
     assert (receivers.any_user, receivers.is_shared, receivers.peer_uids) == (True, True, ())
 
 
-def test_every_field_reaches_its_place(tmp_path):
+@pytest.fixture
+def full(tmp_path):
     (tmp_path / "password").write_text("secret\n")
-    config = read(f"""\
-name: pod-7
-spool:
-  path: /s
-  limit_bytes: 1000000
-  segment_bytes: 100000
-  max_age: 2h
-  when_full: refuse
-  sync: always
-  sync_interval: 100ms
-  memory_bytes: 5000
-receivers:
-  unix: {{path: /u, uids: [1000, 1001]}}
-  http: {{listen: '127.0.0.1:4318'}}
-  grpc: {{listen: 'localhost:4317'}}
-  max_body_bytes: 7000
-  max_pending_bytes: 8000
-destination:
-  kafka:
-    bootstrap: ['k1:9092', 'k2:9092']
-    topic: spans
-    client_id: me
-    compression: gzip
-    tls: {{ca_file: /ca, check_hostname: false}}
-    sasl: {{mechanism: SCRAM-SHA-512, username: u, password_file: {tmp_path / "password"}}}
-    in_flight_bytes: 3000000
-    record_limit_bytes: 900000
-    connect_timeout: 1s
-    request_timeout: 2s
-    delivery_timeout: 3s
-shipping:
-  batch_records: 5
-  batch_bytes: 6
-  max_records_per_s: 7
-  max_bytes_per_s: 8.5
-  retry_first: 100ms
-  retry_most: 1m
-  commit: 2s
-  gather: 10ms
-health: {{listen: '0.0.0.0:9', stall: 1m, report: 0s}}
-grace: 3s
-""")
-    spool = config.spool
+    return read(EVERY_FIELD.replace("PASSWORD_FILE", str(tmp_path / "password")))
+
+
+def test_every_field_of_the_spool_reaches_its_place(full):
+    spool = full.spool
     assert (spool.limit_bytes, spool.segment_bytes, spool.memory_bytes) == (1_000_000, 100_000, 5000)
     assert (spool.max_age_s, spool.refuse_when_full) == (7200.0, True)
     assert (spool.sync, spool.sync_interval_s) == (SyncMode.ALWAYS, 0.1)
-    receivers = config.receivers
+
+
+def test_every_field_of_the_receivers_reaches_its_place(full):
+    receivers = full.receivers
     assert (receivers.any_user, receivers.is_shared) == (False, True)
-    assert (receivers.peer_uids, receivers.http_listen, receivers.grpc_listen) == (
-        (1000, 1001),
-        "127.0.0.1:4318",
-        "localhost:4317",
-    )
+    assert receivers.peer_uids == (1000, 1001)
+    assert (receivers.http_listen, receivers.grpc_listen) == ("127.0.0.1:4318", "localhost:4317")
     assert (receivers.max_body_bytes, receivers.max_pending_bytes) == (7000, 8000)
-    told = config.target
+
+
+def test_every_field_of_a_kafka_destination_reaches_its_place(full):
+    told = full.target
     assert isinstance(told, KafkaSettings)
     assert (told.bootstrap, told.topic, told.client_id) == (("k1:9092", "k2:9092"), "spans", "me")
     assert (told.compression, told.tls) == (Compression.GZIP, Tls(told.tls.ca_file, check_hostname=False))
     assert told.sasl == Sasl(SaslMechanism.SCRAM_SHA_512, "u", "secret")
-    assert "secret" not in repr(config)
     assert (told.in_flight_bytes, told.record_limit_bytes) == (3_000_000, 900_000)
     assert (told.connect_timeout_s, told.request_timeout_s, told.delivery_timeout_s) == (1.0, 2.0, 3.0)
-    assert config.shipping == ShippingSettings(5, 6, 7.0, 8.5, Backoff(0.1, 60.0), 2.0, 0.01)
-    assert config.health == HealthSettings("0.0.0.0:9", 60.0, 0.0)
-    assert config.grace_s == 3.0
+
+
+def test_a_password_is_in_no_text_of_a_configuration(full):
+    assert "secret" not in repr(full)
+
+
+def test_every_field_of_shipping_and_health_reaches_its_place(full):
+    assert full.shipping == ShippingSettings(5, 6, 7.0, 8.5, Backoff(0.1, 60.0), 2.0, 0.01)
+    assert full.health == HealthSettings("0.0.0.0:9", 60.0, 0.0)
+    assert full.grace_s == 3.0
 
 
 @pytest.mark.parametrize(

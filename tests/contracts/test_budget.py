@@ -1,3 +1,5 @@
+"""What a declared budget means for every level and clause below it."""
+
 import pytest
 from contract_cases import FOLDER, clause_contract
 

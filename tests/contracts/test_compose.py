@@ -1,3 +1,5 @@
+"""Text becomes nodes with places, JSON and YAML alike; every fault on the way is collected."""
+
 import subprocess
 import sys
 

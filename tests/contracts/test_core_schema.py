@@ -1,3 +1,5 @@
+"""Plain scalars of YAML, read by the core schema of YAML 1.2."""
+
 import math
 
 import pytest

@@ -1,3 +1,5 @@
+"""Limits that a budget gives where the contract names none."""
+
 import math
 
 import pytest

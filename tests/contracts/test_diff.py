@@ -1,3 +1,5 @@
+"""What changed between two contracts, and whether that tightens or loosens."""
+
 import pytest
 from contract_cases import FOLDER, GOOD, clause_contract, contract
 from hypothesis import given

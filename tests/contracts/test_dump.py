@@ -1,3 +1,5 @@
+"""A resolved contract written down means the same, and so does its digest."""
+
 import json
 import random
 from pathlib import Path

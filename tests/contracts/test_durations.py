@@ -1,3 +1,5 @@
+"""Durations of the language: read as seconds, written as they were meant."""
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,3 +1,5 @@
+"""`paritas contract explain`: every page answers, and its examples load."""
+
 import pytest
 from contract_cases import contract
 

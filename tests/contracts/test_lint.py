@@ -1,3 +1,5 @@
+"""Every warning is given with its place and a way out, and only with cause."""
+
 import pytest
 from contract_cases import HEAD, clause_contract, contract
 

@@ -1,3 +1,5 @@
+"""Golden contract files: what is refused, in which words, and what the good ones mean."""
+
 import json
 from pathlib import Path
 

@@ -1,3 +1,5 @@
+"""The least and the most that rounding explains."""
+
 from dataclasses import replace
 
 import numpy as np

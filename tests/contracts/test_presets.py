@@ -1,3 +1,5 @@
+"""The shipped presets: each is sound and says where its limits come from."""
+
 import math
 import re
 

@@ -1,3 +1,5 @@
+"""Problems come together, in the order of the file, with hints."""
+
 import pickle
 
 import pytest

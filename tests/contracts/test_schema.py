@@ -3,13 +3,12 @@
 import copy
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
-from contract_cases import BAD, GOOD
+from contract_cases import BAD, GOOD, places
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -78,14 +77,6 @@ def test_a_bad_file_fails_exactly_where_its_structure_is_wrong(path: Path) -> No
         return  # doubled keys and the like: gone once it is plain values
     read(DOCUMENT, node, "", problems)
     assert VALIDATOR.is_valid(plain(node)) == (len(problems) == 0)
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the path of every value below `value`."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, child in items:
-        yield (*path, key)
-        yield from places(child, (*path, key))
 
 
 def changed(document: Any, rng: random.Random) -> Any:

@@ -1,3 +1,5 @@
+"""The table of the language and the catalogue of statistics agree."""
+
 from dataclasses import fields
 
 from paritas.contracts.bounds.estimator import EstimatorKind

@@ -1,3 +1,5 @@
+"""A contract's own tests: what passes, and what a miss says."""
+
 import math
 from dataclasses import replace
 from pathlib import Path

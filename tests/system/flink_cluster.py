@@ -152,6 +152,7 @@ class FlinkCluster:
             "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": "10",
             "restart-strategy.fixed-delay.delay": "1 s",
+            "resourcemanager.standalone.start-up-time": "3600000",  # jobs wait for a task manager that starts slowly
             "io.tmp.dirs": self.directory / "tmp",
             "python.executable": VENV / "bin/python",
         }

@@ -6,19 +6,16 @@ built beside the one in use and then takes its name, the connector is checked an
 Run: python tests/system/flink_setup.py
 """
 
-import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from part_setup import SetupError, set_up, speaker, too_late
+from part_setup import LAST_CHARS, SetupError, give_name, one_at_a_time, run_step, set_up, speaker
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("PARITAS_CACHE") or ROOT / ".cache").absolute()
@@ -64,9 +61,7 @@ def fetch():
     """
     if reason := missing_tool():
         raise SetupError(reason)
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "flink.lock").open("w") as lock:  # several test workers may come here together
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with one_at_a_time(CACHE / "flink.lock"):
         _fetch_venv()
         for jar, (artifact, sha256) in JARS.items():
             _fetch_jar(artifact, jar, sha256)
@@ -90,21 +85,7 @@ def _fetch_venv():
         pip = [str(made / "bin/python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
         _run([*pip, "-c", str(PINS), FLINK, *PARITAS], timeout_s=1500, what=FLINK)
         (made / ".installed").touch()
-    _point_to(made)
-
-
-def _point_to(made):
-    """Give the environment the name that is used, in one step; its scripts know the folder it was made in."""
-    beside = CACHE / f".flink-venv.{os.getpid()}"
-    with contextlib.suppress(FileNotFoundError):
-        beside.unlink()
-    beside.symlink_to(made.name)
-    if VENV.is_dir() and not VENV.is_symlink():
-        shutil.rmtree(VENV)
-    old = VENV.resolve() if VENV.is_symlink() else None
-    beside.replace(VENV)
-    if old is not None and old != made.resolve():
-        shutil.rmtree(old, ignore_errors=True)
+    give_name(VENV, made)
 
 
 def _fetch_jar(artifact, jar, sha256):
@@ -124,25 +105,15 @@ def _fetch_jar(artifact, jar, sha256):
 
 
 def _run(command, *, timeout_s, what):
-    """Run to the end; one error with the reason if it fails."""
-    try:
-        subprocess.run(
-            command,
-            check=True,
-            timeout=timeout_s,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise SetupError(too_late(what, timeout_s)) from error
-    except subprocess.CalledProcessError as error:
-        told = (error.output or "no output").splitlines()
-        named = [
-            line for line in told if line.startswith(("    ", "ERROR", "[ERROR]")) and "WARN" not in line
-        ]
-        reason = (named or told)[0].replace("[ERROR] ", "").removeprefix("ERROR: ").strip()[:300]
-        raise SetupError(f"{what} cannot be fetched, is the network up? {reason}") from error
+    run_step(command, what=what, limit_s=timeout_s, reason_of=_reason)
+
+
+def _reason(said):
+    """Return the first line that says why; pip and Maven tell what follows from it below."""
+    told = said.splitlines() or ["it said nothing"]
+    named = [line for line in told if line.startswith(("    ", "ERROR", "[ERROR]")) and "WARN" not in line]
+    line = (named or told)[0].replace("[ERROR] ", "").removeprefix("ERROR: ")
+    return f"is the network up? {line.strip()[:LAST_CHARS]}"
 
 
 def main():

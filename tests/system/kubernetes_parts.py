@@ -6,7 +6,6 @@ whole, and its name holds its recipe, so that another version is another program
 Run: python tests/system/kubernetes_parts.py
 """
 
-import fcntl
 import hashlib
 import os
 import re
@@ -17,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from part_setup import SetupError, last_said, set_up, speaker, too_late
+from part_setup import SetupError, last_said, one_at_a_time, set_up, speaker, too_late
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("PARITAS_CACHE") or ROOT / ".cache").absolute() / "kubernetes"
@@ -58,9 +57,7 @@ def etcd():
 
 def fetch():
     """Unpack etcd and build the API server unless they are there; SetupError names the reason if that fails."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "lock").open("w") as lock:  # several test workers may come here together
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with one_at_a_time(CACHE / "lock"):
         if not _has_etcd():
             _unpack_etcd()
         if not API_SERVER.exists():

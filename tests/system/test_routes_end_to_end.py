@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from system.flink_cluster import until
+from system.listener import Listener
 from system.parts import why_not
-from system.routes_scene import DEADLINE_S, INFERENCE, POLICY, REQUESTS, Listener, Scene, out, weights
+from system.routes_scene import DEADLINE_S, INFERENCE, POLICY, REQUESTS, Scene, out, weights
 
 from paritas.contracts.model import Operator, Requirement
 from paritas.controller.client import EscalationClient

@@ -7,6 +7,7 @@ import pytest
 from free_ports import free_port
 from system.parts import why_not
 from system.router_process import Workers, ask, envoy
+from system.routes_scene import out
 
 from paritas.clock import NS_PER_S, SystemClock
 from paritas.collectors.dumps import ReadOptions, read_dump
@@ -70,10 +71,6 @@ def until(admin, holds):
         if holds(state) and [(one.revision, one.outcome) for one in state.shown] == newest:
             return state
         assert CLOCK.monotonic_ns() < end_ns, state
-
-
-def out(state):
-    return {replica.name for replica in state.table.replicas if replica.drained}
 
 
 def test_a_recorded_fault_moves_the_next_request_and_the_recovery_leads_back(tmp_path, workers):

@@ -12,6 +12,7 @@ from softmax_pairs import (
     pairs_of,
     softmax_pairs,
     total_variation,
+    two_valued,
 )
 
 from paritas.contracts.bounds import (
@@ -37,11 +38,6 @@ def masked(rows, low, high):
 @given(softmax_pairs(), LOWS, HIGHS)
 def test_d7_holds(rows, low, high):
     assert_holds(masked(rows, low, high), masked_mass_from_oscillation(rows.oscillation, low, high))
-
-
-def two_valued(drift, lowest):
-    raised = (1 - lowest) / (lowest * np.expm1(drift))
-    return coin(np.log(raised) - np.log1p(-raised), drift)
 
 
 @pytest.mark.parametrize(("drift", "cap"), [(1e-2, 1.005), (0.9, 1.3), (3.0, 2.0)])

@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from softmax_pairs import SEEDS, assert_holds, assert_reached, chi_square, coin, softmax_pairs, symmetric_coin
+from softmax_pairs import (
+    SEEDS,
+    assert_holds,
+    assert_reached,
+    chi_square,
+    coin,
+    softmax_pairs,
+    symmetric_coin,
+    two_valued,
+)
 
 from paritas.contracts.bounds import (
     clipped_amount_from_oscillation,
@@ -31,12 +40,6 @@ def upper_tail(rows, cap):
 
 def lower_tail(rows, floor):
     return (rows.q * np.maximum(floor - rows.w, 0)).sum(1)
-
-
-def two_valued(drift, lowest):
-    """Return the pair whose ratio takes the values m and m e^D, m = `lowest`."""
-    raised = (1 - lowest) / (lowest * np.expm1(drift))
-    return coin(np.log(raised) - np.log1p(-raised), drift)
 
 
 @pairs

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from contract_cases import BAD, GOOD
+from contract_cases import BAD, GOOD, places
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -108,13 +108,6 @@ DOCUMENTS = [
     for path in GOOD
     if b"spec" in path.read_bytes()
 ]
-
-
-def places(value, path=()):
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, child in items:
-        yield (*path, key)
-        yield from places(child, (*path, key))
 
 
 def changed(spec, rng):
