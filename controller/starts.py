@@ -49,7 +49,8 @@ class Start:
         >>> Start("router", Filter(), "now", None, 0, owner="team-a").kept_as
         '["team-a", "router"]'
         """
-        return json.dumps([self.owner, self.subscriber_id]) if self.owner else self.subscriber_id
+        is_plain = not self.owner and not self.subscriber_id.startswith("[")  # else it might spell another's
+        return self.subscriber_id if is_plain else json.dumps([self.owner, self.subscriber_id])
 
 
 def start_of(message: pb.ClientMsg | None) -> Start:

@@ -29,7 +29,7 @@ class FileTail:
     start: what was added between the last look and the cut is lost to it.  One that was rotated is
     read to its end, which is there once the new one of that name holds something, then the new one.
     Both are told as problems.  A file that is cut and grows past the old size between two looks
-    cannot be told from one that only grew.
+    cannot be told from one that only grew, and one that came and went between them is not seen.
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
 """One message to one receiver over HTTP; says what went wrong in one line.  Needs aiohttp."""
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -12,6 +13,7 @@ from io import BytesIO
 import aiohttp
 
 from paritas.clock import NS_PER_S
+from paritas.controller.notify.looking_up import Resolver
 from paritas.controller.notify.model import Receiver, ReceiverKind
 from paritas.controller.secret_files import bearer, read_secret
 from paritas.controller.signatures import is_private, signed_headers, signing_key
@@ -129,7 +131,7 @@ async def _opened() -> AsyncIterator[aiohttp.ClientSession]:
         sockets.append(socket.socket(*address[:3]))
         return sockets[-1]
 
-    connector = aiohttp.TCPConnector(force_close=True, socket_factory=connected)
+    connector = aiohttp.TCPConnector(force_close=True, socket_factory=connected, resolver=Resolver())
     timeout, jar = aiohttp.ClientTimeout(total=None), aiohttp.DummyCookieJar()  # the deadline is the caller's
     async with aiohttp.ClientSession(connector=connector, timeout=timeout, cookie_jar=jar) as session:
         try:
@@ -145,13 +147,19 @@ def _explained(who: str, error: Exception) -> UndeliveredError:
     if isinstance(error, aiohttp.ClientConnectorError):
         error = error.os_error
     if isinstance(error, OSError) and not isinstance(error, aiohttp.ClientError):
-        text = f"{who} cannot be reached: {error.strerror or error}"
+        text = f"{who} cannot be reached: {_words_of(error)}"
         return UndeliveredError(text, reason=Undelivered.UNREACHABLE)
     if isinstance(error, ValueError):
         text = f"{who} cannot be spoken to: {type(error).__name__}"
         return UndeliveredError(text, reason=Undelivered.UNUSABLE)
     text = f"{who} gave no answer in HTTP: {type(error).__name__}"
     return UndeliveredError(text, reason=Undelivered.BROKEN)
+
+
+def _words_of(error: OSError) -> str:
+    """What the system says of it; the event loop puts words of its own in their place, and keeps the number."""
+    by_name = isinstance(error, socket.gaierror)  # its numbers are no errnos
+    return os.strerror(error.errno) if error.errno and not by_name else error.strerror or str(error)
 
 
 def _headers(message: Message) -> dict[str, str]:

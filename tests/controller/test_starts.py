@@ -52,3 +52,14 @@ def test_another_protocol_is_a_precondition():
         start_of(start(protocol_version=2))
     assert str(caught.value) == "start.protocol_version: 2 is not spoken here, 1 is"
     assert caught.value.reason is Refused.PRECONDITION
+
+
+def kept(name, owner=""):
+    return Start(name, Filter(), "resume", None, 0, owner=owner).kept_as
+
+
+def test_no_name_spells_the_place_of_anothers_subscriber():
+    """Nobody was asked who calls before there was an access file, so whoever came then had no owner."""
+    spelt = kept("router", "team-a")
+    assert kept("router") == "router"
+    assert len({spelt, kept(spelt), kept(spelt, "team-a"), kept(kept(spelt)), kept("router")}) == 5

@@ -65,6 +65,18 @@ def test_what_answers_in_another_language_does_not_speak_tls():
         assert speaks_tls(url.removeprefix("http://")) is False
 
 
+def test_a_refusal_in_tls_is_tls():
+    close_notify = bytes([21, 3, 3, 0, 2, 1, 0])
+    with speaking(close_notify) as url:
+        assert speaks_tls(url.removeprefix("http://")) is True
+
+
+def test_a_port_that_asks_for_certificates_has_nothing_to_log(tmp_path, good, capfd):
+    with serving(config(tmp_path, listen="127.0.0.1:0", tls=good)) as target:
+        assert speaks_tls(target) is True
+    assert capfd.readouterr().err == ""
+
+
 def test_who_says_nothing_tells_nothing(good):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         target = f"127.0.0.1:{silent.getsockname()[1]}"

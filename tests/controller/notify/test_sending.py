@@ -70,7 +70,7 @@ def test_a_yes_counts_though_its_body_breaks_off():
 
 
 def test_nobody_there_is_unreachable():
-    told = "receiver 'ops' cannot be reached: Connect call failed ('127.0.0.1', 1)"
+    told = "receiver 'ops' cannot be reached: Connection refused"
     assert refusal(f"http://127.0.0.1:1/{SECRET}") == (Undelivered.UNREACHABLE, told)
 
 
