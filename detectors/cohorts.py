@@ -64,11 +64,6 @@ class Cohorts:
         self._held: dict[Key, list[PairOutcome]] = {}  # decided members of open groups
         self._held_back = 0
 
-    def __setstate__(self, state: dict[str, object]) -> None:
-        """A snapshot from before groups were waited for goes on without."""
-        none = {"_by_group": False, "_members": {}, "_open": {}, "_held": {}, "_held_back": 0}
-        vars(self).update(none | state)
-
     def take(self, taken: Taken, now_ns: int) -> Iterator[PairOutcome]:
         """Learn what a trace did; yield what it cannot be used for, then the cohorts that are over."""
         self._watermark_ns = max(self._watermark_ns, taken.event_ns)

@@ -18,8 +18,9 @@ from paritas.errors import PermanentError
 
 __all__ = ["FORMAT", "dump", "load"]
 
-# 2: gaps; 3: where and when the drift is, what peers print; 4: the refit gate; 5: windows, agents; 6: rosters
-FORMAT = 6
+# 2: gaps; 3: where and when the drift is, what peers print; 4: the refit gate; 5: windows, agents; 6: rosters;
+# 7: groups that are waited for, samples that are weighed: what was counted before is not added to
+FORMAT = 7
 NUMPY = {
     ("numpy", "ndarray"),
     ("numpy", "dtype"),

@@ -274,18 +274,6 @@ def test_a_group_that_waits_stays_in_its_cohort_however_many_groups_pass():
     assert names(pairer.process(others[0], 0)) == ["a0", "a1", "a2"]
 
 
-def test_a_snapshot_from_before_groups_were_waited_for_goes_on_without():
-    pairer, (ones, others) = Pairer(BY_GROUP), group_of(0, "a")
-    begun(pairer, ones)
-    old = {n: v for n, v in vars(pairer.cohorts).items() if n not in NEW_STATE}
-    pairer.cohorts.__dict__.clear()
-    pairer.cohorts.__setstate__(old)
-    assert [names(pairer.process(t, 60 * NS)) for t in others] == [["a0"], ["a1"], ["a2"]]
-
-
-NEW_STATE = ("_by_group", "_members", "_open", "_held", "_held_back")
-
-
 def stream():
     """Traces of forty sequences: paired, half, segmented, grouped, duplicated and mismatched ones."""
     rng = np.random.default_rng(7)
