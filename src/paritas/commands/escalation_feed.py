@@ -62,9 +62,8 @@ class EscalationFeed(OwnThread):
         """Stop, with what is being handed on; a thread that a silent broker holds is left behind.  Twice is fine."""
         self._stop.set()
         if self._thread.is_alive():
-            self._thread.join(
-                LEAVE_S
-            )  # it may hang in the broker for the whole timeout of a request, or of several
+            # It may hang in the broker for the whole timeout of a request, or of several.
+            self._thread.join(LEAVE_S)
         with self._handing_on:
             pass  # and begins nothing any more: what it has read is read again by the next feed
 
