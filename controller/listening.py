@@ -3,6 +3,7 @@
 import socket
 import ssl
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ import grpc
 from paritas.controller.access.callers import Callers
 from paritas.controller.access.grants import Grants, load_grants, own_grant
 from paritas.controller.access.guard import Guard
+from paritas.controller.calls import Calls
 from paritas.controller.config import ServerConfig, TlsFiles
 from paritas.errors import UsageError
 from paritas.listen_probe import why_not_free
 
-__all__ = ["CLIENT_OPTIONS", "bind", "client_credentials", "make_private"]
+__all__ = ["CLIENT_OPTIONS", "Bound", "bind", "client_credentials", "make_private"]
 
 _MS_PER_S = 1000
 _MESSAGE_BYTES = 8 * 1024 * 1024
@@ -51,8 +53,18 @@ def _server_options(config: ServerConfig) -> tuple[tuple[str, int], ...]:
     )
 
 
-def bind(config: ServerConfig, turned_away: Counter[str] | None = None) -> tuple[Any, str, Callers]:
-    """Return a server that is not started yet, the target clients connect to, and who tells its callers apart.
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A server that is not started yet, the target clients connect to, who tells its callers apart, and its calls."""
+
+    server: Any
+    target: str
+    callers: Callers
+    calls: Calls
+
+
+def bind(config: ServerConfig, turned_away: Counter[str] | None = None) -> Bound:
+    """Make a server that listens where `config` says once it is started.
 
     Parameters
     ----------
@@ -70,8 +82,9 @@ def bind(config: ServerConfig, turned_away: Counter[str] | None = None) -> tuple
     elif reason := why_not_free(config.listen):
         raise _cannot_bind(config.listen, reason)
     callers = Callers(_grants(config))
+    calls = Calls()
     guards = [] if callers.grants is None else [Guard(callers.grants, turned_away)]
-    server = grpc.aio.server(options=_server_options(config), interceptors=guards)
+    server = grpc.aio.server(options=_server_options(config), interceptors=[calls, *guards])
     try:
         port = _add_port(server, config)
         if config.own_socket is not None:
@@ -79,9 +92,8 @@ def bind(config: ServerConfig, turned_away: Counter[str] | None = None) -> tuple
             server.add_insecure_port(f"unix:{config.own_socket}")
     except RuntimeError as error:
         raise _tls_fault(config.tls) or _cannot_bind(config.listen) from error
-    if local_path:
-        return server, config.listen, callers
-    return server, f"{config.listen.rpartition(':')[0]}:{port}", callers
+    target = config.listen if local_path else f"{config.listen.rpartition(':')[0]}:{port}"
+    return Bound(server, target, callers, calls)
 
 
 def _grants(config: ServerConfig) -> Grants | None:

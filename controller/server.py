@@ -25,7 +25,7 @@ from paritas.controller.config import ServerConfig
 from paritas.controller.core import Core
 from paritas.controller.hub import End, EndReason, Hub
 from paritas.controller.journal import Journal
-from paritas.controller.listening import bind, make_private
+from paritas.controller.listening import Bound, bind, make_private
 from paritas.controller.promotion.service import SERVICE as PROMOTIONS
 from paritas.controller.promotion.serving import promoting
 from paritas.controller.route_service import SERVICE as ROUTES
@@ -144,8 +144,9 @@ class EscalationServer:
         return Core(config, clock, store, hub, journal, silences)
 
     async def _listen(self, core: Core, stack: AsyncExitStack, checks: Any) -> None:
-        server, self.target, callers = bind(self._config, self._turned_away)
-        pb_grpc.add_EscalationServiceServicer_to_server(EscalationService(core, callers), server)
+        bound = bind(self._config, self._turned_away)
+        server, self.target = bound.server, bound.target
+        pb_grpc.add_EscalationServiceServicer_to_server(EscalationService(core, bound.callers), server)
         health_pb2_grpc.add_HealthServicer_to_server(checks, server)
         promotions = promoting(self._config.promotion, core.store, server, clock=self._clock)
         ledger = await stack.enter_async_context(promotions)
@@ -155,7 +156,7 @@ class EscalationServer:
         await checks.set(SERVICE, _STATUS[True])
         await checks.set(PROMOTIONS, _STATUS[True])
         await checks.set(ROUTES, _STATUS[True])
-        stack.push_async_callback(_close, server, checks, core)
+        stack.push_async_callback(_close, bound, checks, core)
         stack.push_async_callback(routes.close)
         stack.push_async_callback(ledger.close)  # first: a watch would hold the server up
         await server.start()
@@ -184,11 +185,11 @@ async def _cancel(task: asyncio.Task[None]) -> None:
         await task
 
 
-async def _close(server: Any, checks: Any, core: Core) -> None:
+async def _close(bound: Bound, checks: Any, core: Core) -> None:
     """Say so, end the streams with their tokens, let calls finish, then let the log go."""
     await checks.enter_graceful_shutdown()
     await core.hub.drain(End(EndReason.DRAINING, "the server is closing"), timeout_s=core.config.drain_s)
-    await server.stop(core.config.farewell_s)
+    await bound.calls.stop(bound.server, core.config.farewell_s)
     await core.journal.idle()
 
 

@@ -14,6 +14,7 @@ from typing import Self
 import grpc
 
 from paritas.clock import Clock
+from paritas.controller.calls import Calls
 from paritas.controller.config import check_listen
 from paritas.controller.drivers.driver import Applied, Observed, Outcome
 from paritas.controller.drivers.envoy_keys import layer_of, observed_shares
@@ -78,11 +79,12 @@ class EnvoyDriver:
         self.target = ""
 
     async def __aenter__(self) -> Self:
-        server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
+        calls = Calls()
+        server = grpc.aio.server(options=(("grpc.so_reuseport", 0),), interceptors=(calls,))
         server.add_generic_rpc_handlers((self._streams.handler(),))
         self.target = _bound(server, self._settings.listen)
         await server.start()
-        self._stack.push_async_callback(server.stop, 0.0)
+        self._stack.push_async_callback(calls.stop, server, 0.0)
         return self
 
     async def __aexit__(

@@ -153,3 +153,19 @@ def test_an_address_in_use_is_one_clear_error(capfd):
     said, expected = run(scene)
     assert said == expected
     assert capfd.readouterr().err == ""
+
+
+def test_a_driver_closes_in_silence_under_an_envoy_that_follows(capfd):
+    """Before handlers were waited for, two of three such ends printed gRPC's traceback."""
+
+    async def closed_first():
+        async with EnvoyDriver(PATIENT, fleet_of(), SystemClock()) as driver:
+            channel = grpc.aio.insecure_channel(driver.target)
+            stream = channel.stream_stream(METHOD, pb.RuntimeRequest.SerializeToString, None)()
+            await stream.write(pb.RuntimeRequest())
+            await driver.connected(timeout_s=60.0)
+        await channel.close()
+
+    for _ in range(20):
+        asyncio.run(closed_first())
+    assert "Traceback" not in capfd.readouterr().err
