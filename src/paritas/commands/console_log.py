@@ -14,15 +14,15 @@ class ConsoleHandler(logging.Handler):
 
     Examples
     --------
-    >>> record = logging.makeLogRecord({"msg": "Detection waits.", "levelname": "WARNING", "wait_s": 0.5})
+    >>> record = logging.makeLogRecord({"msg": "Detection waits.", "levelname": "WARNING", "wait_s": 0.5190563})
     >>> ConsoleHandler().format(record)
-    'warning: Detection waits. (wait_s=0.5)'
+    'warning: Detection waits. (wait_s=0.519)'
     """
 
     def format(self, record: logging.LogRecord) -> str:
         """One line: level, sentence, and the fields that were given as `extra`."""
         fields = {k: v for k, v in vars(record).items() if k not in PLAIN}
-        told = ", ".join(f"{k}={v}" for k, v in fields.items())
+        told = ", ".join(f"{k}={_told(v)}" for k, v in fields.items())
         line = f"{record.levelname.lower()}: {record.getMessage()}" + (f" ({told})" if told else "")
         trace = logging.Formatter().formatException(record.exc_info) if record.exc_info else ""
         return f"{line}\n{trace}" if trace else line
@@ -30,6 +30,11 @@ class ConsoleHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record; who logs goes on, whether or not it can be written."""
         complain(self.format(record) + "\n")
+
+
+def _told(value: object) -> str:
+    """A measured time to three digits: the others say nothing to who reads."""
+    return f"{value:.3g}" if isinstance(value, float) and abs(value) < 1000 else str(value)
 
 
 def install() -> None:
