@@ -9,7 +9,7 @@ from paritas.contracts.model import Stage
 from paritas.controller.promotion.evidence import Evidence, Keys, read_evidence
 from paritas.controller.promotion.fitting import time_text
 from paritas.controller.promotion.gates import gates, judge_statement
-from paritas.controller.promotion.model import Block, Blocked, GateVerdict, Promotion, Standing
+from paritas.controller.promotion.model import Block, Blocked, Gate, GateVerdict, Promotion, Standing
 from paritas.controller.promotion.proof import passed_by, unproven
 from paritas.controller.promotion.statement import ClauseVerdict
 from paritas.controller.promotion.whole import Whole
@@ -82,8 +82,8 @@ def unknown(stage: Stage, text: str) -> Answer:
     return Answer(GateVerdict.INSUFFICIENT, stage, str(Block.MISSING_DATA), text)
 
 
-def answer(whole: Whole, stage: Stage, *, now_ns: int, keys: Keys) -> Answer:
-    """Return what is proven now of one stage of a promotion."""
+def answer(whole: Whole, stage: Stage, *, now_ns: int, keys: Keys, step: int | None = None) -> Answer:
+    """Return what is proven now of one stage of a promotion; of one step of its canary, from 1, if told."""
     promotion = whole.stored.promotion
     if promotion.standing.is_over:
         return Answer(
@@ -91,13 +91,14 @@ def answer(whole: Whole, stage: Stage, *, now_ns: int, keys: Keys) -> Answer:
         )
     if stage is Stage.FULL:
         return _full(whole, now_ns, keys)
-    mine = [gate for gate in gates(whole.contract) if gate.stage is stage]
+    mine = [gate for gate in gates(whole.contract) if gate.stage is stage and step in (None, gate.step + 1)]
     if not mine:
-        return _open(whole, stage, Block.MISSING_DATA, f"the contract does not gate {stage}")
+        name = stage if step is None else Gate(stage, step - 1)
+        return _open(whole, stage, Block.MISSING_DATA, f"the contract does not gate {name}")
     found = [passed_by(gate, promotion, whole.contract, whole.kept, keys) for gate in mine]
     proofs = [evidence for evidence in found if evidence is not None]
     if len(proofs) < len(mine):
-        return _waiting(whole, stage, keys)
+        return _waiting(whole, stage, keys, step)
     expired = [e for e in proofs if e.statement.expires_ns <= now_ns]
     if expired:
         return _expired(whole, stage, expired[0])
@@ -136,14 +137,14 @@ def _end(whole: Whole) -> str:
     return last.text or f"{last.cause} by {last.actor or 'somebody'}"
 
 
-def _waiting(whole: Whole, stage: Stage, keys: Keys) -> Answer:
-    """Not proven: what the latest evidence of its present gate was answered, if that is the stage asked for."""
+def _waiting(whole: Whole, stage: Stage, keys: Keys, step: int | None = None) -> Answer:
+    """Not proven: what the latest evidence of its present gate was answered, if that is the gate asked for."""
     promotion, blocked = whole.stored.promotion, whole.stored.blocked
     latest = _latest(whole, keys)
     if latest is None or latest.statement.nonce != promotion.nonce or blocked is None:
         text = f"it is {promotion.standing} at {promotion.gate}: no evidence decides {stage} yet"
         return _open(whole, stage, Block.MISSING_DATA, text)
-    if promotion.gate.stage is not stage:
+    if promotion.gate.stage is not stage or step not in (None, promotion.gate.step + 1):
         return _open(whole, stage, Block.WAITING, f"it is at {promotion.gate}: {blocked.text}")
     return Answer(GateVerdict.INSUFFICIENT, stage, str(blocked.block), blocked.text, promotion, latest)
 

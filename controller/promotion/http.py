@@ -6,6 +6,7 @@ this machine's unless told otherwise.
 
 import hmac
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -34,6 +35,7 @@ __all__ = ["serving_http"]
 
 BODY_BYTES = 64 * 1024
 HOOKS = "/v1/hooks/flagger"
+STEP = re.compile("[1-9][0-9]{0,5}")
 TOKEN_BYTES = 16  # a shorter one can be guessed
 SHUTDOWN_S = 1.0
 
@@ -102,18 +104,21 @@ class _Pages:
     async def verdict(self, request: web.Request) -> web.StreamResponse:
         """Answer 200 whatever is asked: any other status is an error and no verdict to who reads this."""
         asked = request.query
-        name = asked.get("stage", "")
+        name, number = asked.get("stage", ""), asked.get("step", "")
         if name not in tuple(Stage):
             return _json(HTTPStatus.OK, _unclear(name))
-        stage = Stage(name)
+        stage, step = Stage(name), _step(number)
+        if number and (step is None or stage is not Stage.CANARY):
+            return _json(HTTPStatus.OK, _no_step(name, number))
         try:
             found = await self._ledger.of_candidate(asked.get("contract", ""), asked.get("candidate", ""))
         except ParitasError as error:
             return _json(HTTPStatus.OK, unknown(stage, str(error)).as_dict())
         if found is None:
             return _json(HTTPStatus.OK, unknown(stage, "no such candidate is promoted under it").as_dict())
-        told = answer(found, stage, now_ns=self._ledger.clock.now_ns(), keys=self._ledger.keys)
-        return _json(HTTPStatus.OK, told.as_dict())
+        now_ns = self._ledger.clock.now_ns()
+        told = answer(found, stage, now_ns=now_ns, keys=self._ledger.keys, step=step)
+        return _json(HTTPStatus.OK, told.as_dict() | ({} if step is None else {"step": step}))
 
     def guarded(self, handler: Handler) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         """Let in who carries the token: in the header, or in the metadata, which is all that Flagger can send."""
@@ -197,14 +202,20 @@ async def _body(request: web.Request) -> dict[str, Any] | None:
     return told if isinstance(told, dict) else None
 
 
+def _step(number: str) -> int | None:
+    return int(number) if STEP.fullmatch(number) else None
+
+
 def _unclear(name: str) -> dict[str, object]:
-    stages = ", ".join(Stage)
-    return {
-        "verdict": "INSUFFICIENT",
-        "stage": name,
-        "reason": "malformed",
-        "text": f"stage: {name[:40]!r} is none of {stages}",
-    }
+    return _malformed(name, f"stage: {name[:40]!r} is none of {', '.join(Stage)}")
+
+
+def _no_step(name: str, number: str) -> dict[str, object]:
+    return _malformed(name, f"step: {number[:40]!r} of {name}: a step of the canary is a number from 1")
+
+
+def _malformed(name: str, text: str) -> dict[str, object]:
+    return {"verdict": "INSUFFICIENT", "stage": name, "reason": "malformed", "text": text}
 
 
 def _json(status: HTTPStatus, told: dict[str, object]) -> web.Response:

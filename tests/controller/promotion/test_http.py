@@ -50,8 +50,8 @@ class Scene:
         is_json = answer.headers.get_content_type() == "application/json"
         return answer.status, json.loads(content) if is_json else content.decode()
 
-    def verdict(self, stage, name="rollout", candidate=CANDIDATE):
-        query = urlencode({"contract": name, "candidate": candidate, "stage": stage})
+    def verdict(self, stage, name="rollout", candidate=CANDIDATE, **asked):
+        query = urlencode({"contract": name, "candidate": candidate, "stage": stage} | asked)
         status, told = self.ask("GET", f"/v1/verdict?{query}")
         assert status == 200
         return told
@@ -108,6 +108,36 @@ def test_a_verdict_follows_the_promotion(scene):
     promotion = scene.submit(promotion)
     assert {scene.verdict(s)["verdict"] for s in Stage} == {"PASS"}
     assert scene.verdict("full", name=promotion.contract_digest)["verdict"] == "PASS"
+
+
+def test_a_step_of_the_canary_is_asked_for_by_its_number(scene):
+    promotion = promoted(scene.client, scene.clock, 2)
+    told = scene.verdict("canary", step=1)
+    assert (told["verdict"], told["step"], told["gate"]) == ("INSUFFICIENT", 1, "canary step 1")
+    scene.submit(promotion, missing=("agent pod-7",))
+    assert scene.verdict("canary", step=1)["text"] == "missing: agent pod-7"
+    assert scene.verdict("canary", step=2)["text"] == "it is at canary step 1: missing: agent pod-7"
+    promotion = scene.submit(promotion)
+    asked = {step: scene.verdict("canary", step=step) for step in (1, 2, 3)}
+    assert [told["verdict"] for told in asked.values()] == ["PASS", "INSUFFICIENT", "INSUFFICIENT"]
+    assert asked[2]["text"] == "it is running at canary step 2: no evidence decides canary yet"
+    assert asked[3]["text"] == "the contract does not gate canary step 3"
+    for whole in ({}, {"step": ""}):  # an argument that a template leaves empty
+        assert scene.verdict("canary", **whole)["verdict"] == "INSUFFICIENT"
+    scene.submit(promotion)
+    assert {scene.verdict("canary", step=step)["verdict"] for step in (1, 2)} == {"PASS"}
+    scene.client.abort("p1", actor="ann")
+    assert scene.verdict("canary", step=1)["verdict"] == "FAIL"
+
+
+def test_what_is_no_step_is_no_pass(scene):
+    promoted(scene.client, scene.clock, 4)
+    for number in ("0", "-1", "1.0", "one", "\u0661", "1" * 50):
+        told = scene.verdict("canary", step=number)
+        assert (told["verdict"], told["reason"]) == ("INSUFFICIENT", "malformed")
+    assert told["text"] == f"step: {'1' * 40!r} of canary: a step of the canary is a number from 1"
+    assert scene.verdict("shadow", step=1)["reason"] == "malformed"
+    assert scene.verdict("full", step=1)["reason"] == "malformed"
 
 
 def test_a_verdict_expires(scene):
@@ -211,6 +241,7 @@ def test_the_analysis_template_reads_our_real_answers(scene):
             "contract": "rollout",
             "candidate": CANDIDATE,
             "stage": stage,
+            "step": "",
         }
         url = re.sub(r"{{args\.(\w+)}}", lambda found: told[found[1]], web["url"])
         parts = urlsplit(url)
