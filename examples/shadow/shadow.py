@@ -28,7 +28,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import as_file, files
@@ -122,6 +122,10 @@ def handler_of(engine: Engine) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
         wbufsize = -1  # one packet an answer: two would wait for each other
 
+        def handle(self) -> None:
+            with suppress(ConnectionError):  # Envoy waits for no copy when it ends
+                super().handle()
+
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers.get("content-length") or 0))
             body = json.dumps(engine.answer(self.headers["x-sequence"])).encode()
@@ -136,11 +140,16 @@ def handler_of(engine: Engine) -> type[BaseHTTPRequestHandler]:
     return Answers
 
 
+class EngineServer(ThreadingHTTPServer):
+    """A thread for each connection."""
+
+    request_queue_size = 128  # copies come in crowds; one beyond Python's five waits a second or more
+
+
 @contextmanager
 def served(engine: Engine) -> Iterator[str]:
     """Serve an engine on a free port; yields its address."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler_of(engine))
-    server.daemon_threads = True
+    server = EngineServer(("127.0.0.1", 0), handler_of(engine))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"127.0.0.1:{server.server_address[1]}"
@@ -152,10 +161,12 @@ def served(engine: Engine) -> Iterator[str]:
 # ---- traffic ---------------------------------------------------------------------------------------------
 
 
-def free_address() -> str:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{taken.getsockname()[1]}"
+def free_addresses() -> tuple[str, str]:
+    """Two addresses that nobody listens on; both are held until both are known."""
+    with socket.socket() as one, socket.socket() as other:
+        for taken in (one, other):
+            taken.bind(("127.0.0.1", 0))
+        return tuple(f"127.0.0.1:{taken.getsockname()[1]}" for taken in (one, other))
 
 
 @contextmanager
@@ -289,7 +300,7 @@ async def played(asked: argparse.Namespace, stack: ExitStack) -> int:
     report = judge(contract, suite, attempt=1).as_dict()
     promotion = client.start(text, candidate_in(report), promotion_id="candidate", actor="example")
     async with EnvoyDriver(EnvoySettings("127.0.0.1:0", ack_s=30.0), FLEET, CLOCK) as driver:
-        places = Addresses(free_address(), free_address(), driver.target, replicas)
+        places = Addresses(*free_addresses(), driver.target, replicas)
         live = recording("stale.train") if asked.fault == "stale" else train
         with envoy(asked.envoy, folder, places):
             users = Client(places.listen)
