@@ -11,7 +11,7 @@ from pathlib import Path
 from system.flink_cluster import until
 
 PARITAS = Path(sys.executable).with_name("paritas")
-DEADLINE_S = 60
+DEADLINE_S = 120
 
 
 class Command:

@@ -3,7 +3,8 @@
 from collections import Counter
 from contextlib import closing
 
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from system.flink_cluster import until
 
 from paritas.agent.eventlog.kafka_reader import KafkaReader
 from paritas.agent.eventlog.kafka_settings import KafkaSettings, TopicSettings
@@ -41,6 +42,24 @@ def read_topic(settings):
                 records += [stored.record for stored in batch]
                 skipped.update(batch.skipped)
     return records, skipped
+
+
+def wait_for_ends_of_transactions(settings):
+    """Wait until committed records can be read: a broker ends a transaction a moment after it has said so."""
+    until(
+        lambda: _ends(settings, "read_committed") == _ends(settings, "read_uncommitted"),
+        timeout_s=90,
+        what=lambda: str(_ends(settings, "read_committed")),
+    )
+
+
+def _ends(settings, isolation_level):
+    """Up to where readers of this kind may read, by partition."""
+    with closing(
+        KafkaConsumer(bootstrap_servers=settings.bootstrap[0], isolation_level=isolation_level)
+    ) as consumer:
+        numbers = consumer.partitions_for_topic(settings.topic)
+        return consumer.end_offsets([TopicPartition(settings.topic, number) for number in numbers])
 
 
 def batches_from(reader, partition, offset, limit=1000):

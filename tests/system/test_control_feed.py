@@ -10,7 +10,7 @@ pytest.importorskip("kafka", reason="kafka-python is not installed (pip install 
 from escalation_examples import escalation
 from free_ports import free_ports
 from kafka import KafkaProducer
-from system.control_process import Command, controller, target_of
+from system.control_process import DEADLINE_S, Command, controller, target_of
 from system.flink_cluster import until
 from system.kafka_topics import CLOCK, fresh_topic
 from system.listener import Listener
@@ -18,11 +18,13 @@ from system.recorded_records import recorded_traces, records_of
 from system.safe_kafka import named_topic, settings_file
 
 from paritas.agent.eventlog.kafka_shipper import KafkaShipper
+from paritas.agent.eventlog.kafka_topic import describe_topic
+from paritas.commands.kafka_place import kafka_place
 from paritas.controller.client import EscalationClient
 from paritas.controller.topic import escalation_bytes
-from paritas.errors import TransientError
+from paritas.errors import TransientError, UsageError
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture
@@ -58,7 +60,7 @@ def known(target, incident="incident-1"):
 
 
 def reaches(target, count):
-    return until(lambda: len(known(target)) >= count, timeout_s=60, what=lambda: str(known(target)))
+    return until(lambda: len(known(target)) >= count, timeout_s=DEADLINE_S, what=lambda: str(known(target)))
 
 
 def test_a_killed_controller_goes_on_and_every_id_is_there_once(topic, tmp_path):
@@ -80,7 +82,7 @@ def test_a_killed_controller_goes_on_and_every_id_is_there_once(topic, tmp_path)
                 assert sorted(known(listen)) == sorted(expected)
                 until(
                     lambda: f"incident-1/{4 * per_round}" in subscriber.events,
-                    timeout_s=60,
+                    timeout_s=DEADLINE_S,
                     what=lambda: str(subscriber.events),
                 )
                 assert control.end() == 0
@@ -93,7 +95,7 @@ def test_what_is_no_escalation_is_counted_said_once_and_holds_back_nothing(topic
     with feed(tmp_path, topic) as control:
         reaches(target_of(control), 2)
         control.says("detail=the record is no escalation")
-        until(lambda: control_refused(control) == 3, timeout_s=60, what=lambda: control.errors)
+        until(lambda: control_refused(control) == 3, timeout_s=DEADLINE_S, what=lambda: control.errors)
         assert control.end() == 0
         assert control.out.splitlines()[-1] == (
             f"taken from topic {topic.topic!r}: 2 escalations, {control_refused(control)} refused, 0 lost"
@@ -135,7 +137,9 @@ def test_a_broker_that_is_away_is_waited_for_and_said_once(topic, serving_broker
         reaches(target, 1)
         serving_broker.kill()
         until(
-            lambda: control.errors.count("Escalations wait.") >= 2, timeout_s=90, what=lambda: control.errors
+            lambda: control.errors.count("Escalations wait.") >= 2,
+            timeout_s=DEADLINE_S,
+            what=lambda: control.errors,
         )
         serving_broker.start()
         write(topic, made([2]))
@@ -168,8 +172,16 @@ def test_detect_and_control_over_tls_and_scram(safe_broker, tmp_path):
         assert control.out.endswith("2 escalations, 0 refused, 0 lost\n")
 
 
+def wait_for_first_login(folder, broker):
+    """A Java process takes long for its first TLS and SCRAM; who is to be refused is given seconds."""
+    place = kafka_place(str(settings_file(folder, broker)), topic="x", client_id="first")
+    with pytest.raises(UsageError, match="does not exist"):
+        describe_topic(place)
+
+
 def test_a_wrong_password_is_said_and_stops_a_run_to_the_end(safe_broker, tmp_path):
-    file = settings_file(tmp_path, safe_broker, password="wrong-horse", connect="3s")
+    wait_for_first_login(tmp_path, safe_broker)
+    file = settings_file(tmp_path, safe_broker, password="wrong-horse", connect="5s")
     words = ("--topic", "x", "--controller", "127.0.0.1:1", "--state", tmp_path / "state", "--to-end")
     with Command("detect", "--kafka", file, *words) as detect:
         assert detect.wait() == 1
@@ -187,4 +199,4 @@ def test_live_detection_waits_for_a_broker_and_ends_when_told(tmp_path):
         assert line == (
             f"warning: Detection waits. (detail=cannot connect to 127.0.0.1:{port}: Connection refused)"
         )
-        assert detect.end(deadline_s=60) == 0
+        assert detect.end() == 0

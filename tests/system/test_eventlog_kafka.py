@@ -16,6 +16,7 @@ from system.kafka_topics import (
     origins,
     read_topic,
     topic_name,
+    wait_for_ends_of_transactions,
 )
 
 from paritas.agent.eventlog import SkipReason
@@ -114,6 +115,7 @@ def test_aborted_transactions_and_empty_records_are_counted(serving_broker, requ
             producer.send(settings.topic, key=b"gone")
             producer.flush()
             end()
+    wait_for_ends_of_transactions(settings)
     records, skipped = read_topic(settings)
     assert records == [WireRecord(b"", b"told", (("null", b""),))]
     # Two aborted records and two markers have no record; one committed record has no value.

@@ -120,7 +120,12 @@ def identity(mechanism, folder, *, right=True):
 
 @pytest.mark.parametrize("mechanism", SaslMechanism)
 def test_every_mechanism_lets_us_in(mechanism, settings, serving_broker, tmp_path):
-    known = replace(settings, bootstrap=(serving_broker.sasl_bootstrap,), sasl=identity(mechanism, tmp_path))
+    known = replace(
+        settings,
+        bootstrap=(serving_broker.sasl_bootstrap,),
+        sasl=identity(mechanism, tmp_path),
+        connect_timeout_s=60,
+    )
     with KafkaLog(known, clock=CLOCK) as log:
         position = log.append(numbered(1), partition_key=b"k")
         assert [s.record for s in log.read(position.partition, position.offset, limit=1)] == [numbered(1)]
@@ -151,7 +156,12 @@ def test_a_missing_token_file_is_named(settings, serving_broker, tmp_path):
 
 
 def test_tls(settings, serving_broker):
-    safe = replace(settings, bootstrap=(serving_broker.tls_bootstrap,), tls=Tls(serving_broker.certificate))
+    safe = replace(
+        settings,
+        bootstrap=(serving_broker.tls_bootstrap,),
+        tls=Tls(serving_broker.certificate),
+        connect_timeout_s=60,
+    )
     with KafkaLog(safe, clock=CLOCK) as log:
         position = log.append(numbered(1), partition_key=b"k")
         assert len(log.read(position.partition, position.offset, limit=1)) == 1
@@ -160,12 +170,12 @@ def test_tls(settings, serving_broker):
 def test_what_keeps_tls_from_working_is_named(settings, serving_broker, tmp_path):
     def refusal(**changes):
         with pytest.raises(ParitasError) as caught:
-            KafkaReader(replace(settings, connect_timeout_s=1, **changes), clock=CLOCK)
+            KafkaReader(replace(settings, connect_timeout_s=5, **changes), clock=CLOCK)
         return caught.value.render()
 
     tls, plain = serving_broker.tls_bootstrap, serving_broker.bootstrap
     safe = replace(settings, bootstrap=(tls,), tls=Tls(serving_broker.certificate))
-    describe_topic(safe)  # a Java process takes longer for its first TLS than the second that the others have
+    wait_for_first_tls(safe)
     assert refusal(bootstrap=(tls,), tls=Tls()) == (
         f"[usage] {tls}: its certificate is not trusted: self-signed certificate\n"
         "  hint: give its certificate authority as ca_file"
@@ -180,6 +190,11 @@ def test_what_keeps_tls_from_working_is_named(settings, serving_broker, tmp_path
     assert refusal(tls=Tls(tmp_path / "none.pem")) == (
         f"[usage] {tmp_path / 'none.pem'}: No such file or directory\n  hint: expected PEM files"
     )
+
+
+def wait_for_first_tls(settings):
+    """A Java process takes long for its first handshake; those that are to be refused are given seconds."""
+    describe_topic(replace(settings, connect_timeout_s=60))
 
 
 def test_nobody_there(request):

@@ -113,7 +113,9 @@ def test_a_reader_goes_on_after_the_broker_came_back(settings, serving_broker):
         while len(origins(seen)) < 40:
             with suppress(TransientError):  # a reader keeps its place until it is connected again
                 sweep(reader, offsets, seen)
-    assert origins(seen) == {Origin("agent-1", 1, n): 1 for n in range(40)}
+    found = origins(read_topic(settings)[0])  # a record shipped again may be there twice
+    assert set(found) == set(origins(seen)) == {Origin("agent-1", 1, n) for n in range(40)}
+    assert origins(seen) <= found
 
 
 def test_a_forked_process_ships_with_a_producer_of_its_own(settings):
