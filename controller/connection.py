@@ -44,6 +44,7 @@ class Connection:
         self._turn = threading.Lock()  # gRPC lets one thread receive at a time
         self._interval_s = _FIRST_INTERVAL_S
         self._watch = threading.Thread(target=self._cancel_when_quiet, name="subscription-watch", daemon=True)
+        self._is_leaving = False
         self.stalled = False
 
     def __enter__(self) -> Self:
@@ -104,7 +105,9 @@ class Connection:
         self._wake.set()
 
     def _leave(self) -> None:
-        """Read on while waiting: the end of the stream comes behind what is not read yet."""
+        """Read on while waiting: the end of the stream comes behind what is not read yet, and heartbeats no more."""
+        self._is_leaving = True
+        self._wake.set()
         self.send(pb.ClientMsg(stop=pb.ClientMsg.Stop()))
         drain = threading.Thread(target=self._drain, name="subscription-drain", daemon=True)
         drain.start()
@@ -119,9 +122,9 @@ class Connection:
                 pass
 
     def _cancel_when_quiet(self) -> None:
-        """Cancel the call when a receiving reader has heard nothing for three intervals."""
+        """Cancel the call when a receiving reader has heard nothing for three intervals; who leaves waits otherwise."""
         quiet = 0
-        while not self._over.is_set():
+        while not (self._over.is_set() or self._is_leaving):
             woken = self._clock.wait(self._wake, timeout_s=self._interval_s)
             self._wake.clear()
             waiting = self._receiving.is_set() and not self._heard.is_set()

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import grpc
 import pytest
-from escalation_examples import config, escalation, plain, take
+from escalation_examples import DEADLINE_S, config, escalation, plain, take
 
 from paritas.clock import SystemClock
 from paritas.contracts.model import Operator, Requirement
@@ -59,6 +59,12 @@ def place(tmp_path):
         yield place
 
 
+@pytest.fixture
+def patient(monkeypatch):
+    """Who leaves waits until the server has kept the acks, not for a second: how long that takes is the disk's to say."""
+    monkeypatch.setattr("paritas.controller.connection._FAREWELL_S", DEADLINE_S)
+
+
 def test_a_first_resume_is_a_snapshot_then_what_comes(place):
     with place.serving(), place.client.subscribe("router") as stream:
         place.client.publish(chain(1, 2))
@@ -83,6 +89,7 @@ def test_it_goes_on_over_a_restart_without_gap_or_double(place):
         assert stream.connections > 1
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_new_process_resumes_after_its_last_ack(place):
     with place.serving(), place.client.subscribe("router") as stream:
         take(stream, 2)
@@ -93,6 +100,7 @@ def test_a_new_process_resumes_after_its_last_ack(place):
         assert ids(take(stream, 2)) == numbered(4, 5)
 
 
+@pytest.mark.usefixtures("patient")
 def test_auto_ack_acks_what_was_passed_over_by_the_next(place):
     options = SubscriptionOptions(auto_ack=True, max_outstanding=1)
     with place.serving():
