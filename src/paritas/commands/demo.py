@@ -31,7 +31,7 @@ __all__ = ["ACTS", "Act", "register"]
 CHUNK = 8  # traces sent between two looks at the verdicts
 PAUSE_S = 0.06  # so that a person can follow; nothing waits where no terminal watches
 DEADLINE_S = 20.0  # of each act; far above what one takes
-SETTLED_S = 1.2  # after this long without a new escalation an act is over: one idle tick and a margin
+SETTLED_S = 1.2  # after the last escalation that was published: what comes then is one too many
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,10 +223,10 @@ class _Stage:
         return table
 
     def receive(self, inbox: "queue.Queue[Delivery]") -> "list[Escalation]":
-        """Show escalations as the subscriber gets them, until none has come for a while."""
+        """Show escalations as the subscriber gets them: all that were published, and whatever comes after them."""
         from paritas.commands.watch import escalation_lines
 
-        received = list(_arriving(inbox))
+        received = list(_arriving(inbox, self._up.loop.published))
         shown = _most_telling(received, self._act)
         self._console.print(
             f"  a subscriber on {self._up.target} received {len(received)} escalations"
@@ -238,15 +238,16 @@ class _Stage:
         return received
 
 
-def _arriving(inbox: "queue.Queue[Delivery]") -> "Iterator[Escalation]":
-    """Escalations until none has come for `SETTLED_S`."""
+def _arriving(inbox: "queue.Queue[Delivery]", published: int) -> "Iterator[Escalation]":
+    """So many escalations, however busy the machine, and then others until none has come for `SETTLED_S`."""
     while True:
         try:
-            delivery = inbox.get(timeout=SETTLED_S)
+            delivery = inbox.get(timeout=DEADLINE_S if published > 0 else SETTLED_S)
         except queue.Empty:
             return
         escalation = delivery.incident.current if delivery.incident is not None else delivery.escalation
         if escalation is not None:
+            published -= 1
             yield escalation
 
 
