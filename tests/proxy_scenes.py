@@ -125,6 +125,9 @@ async def scene(answer, *, engine=Engine.VLLM, base=None, serving_tls=None, cloc
             proxy = Proxy(told, clock=clock or SystemClock(), emitter=emitter, hasher=HASHER)
             runner = proxy.runner()
             await runner.setup()
+            await asyncio.wait_for(
+                proxy._has_looked.wait(), PATIENT_S
+            )  # the proxy itself waits a little only
             try:
                 await web.TCPSite(runner, "127.0.0.1", 0).start()
                 url = f"http://127.0.0.1:{runner.addresses[0][1]}"

@@ -63,7 +63,7 @@ def running(*arguments, until, env=None, cwd=None):
 def asked(url):
     """HTTP status and text of a page; (0, reason) where nobody answers."""
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

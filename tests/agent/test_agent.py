@@ -57,7 +57,7 @@ def send(path, *bodies):
 
 def get(agent, path):
     try:
-        with urllib.request.urlopen(f"http://{agent.addresses.health}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{agent.addresses.health}{path}", timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:

@@ -56,11 +56,11 @@ def test_every_span_of_vllm_comes_out_as_it_went_in(tmp_path):
             asked = urllib.request.Request(
                 f"http://{agent.addresses.http}/v1/traces", gzip.compress(body), headers
             )
-            with urllib.request.urlopen(asked, timeout=10) as answer:
+            with urllib.request.urlopen(asked, timeout=60) as answer:
                 assert answer.status == 200
         with grpc.insecure_channel(agent.addresses.grpc, compression=grpc.Compression.Gzip) as channel:
             for body in recorded():
-                TraceServiceStub(channel).Export(ExportTraceServiceRequest.FromString(body), timeout=10)
+                TraceServiceStub(channel).Export(ExportTraceServiceRequest.FromString(body), timeout=60)
         agent.drain()
     with EmbeddedReader(tmp_path / "log") as log:
         stored = [stored for n in range(3) for stored in log.read(n, 0, limit=1000)]

@@ -261,7 +261,8 @@ def test_a_process_that_just_ends_delivers(path, agent):
         from paritas.collectors.settings import EmitterLimits
         from paritas.otlp_http import Target
         from paritas.records import KernelIdentity, Role, TokenTrace
-        emitter = Emitter(Target(Path({str(path)!r})), clock=SystemClock(), limits=EmitterLimits(exit_s=20.0))
+        LIMITS = EmitterLimits(timeout_s={PATIENT_S}, exit_s={PATIENT_S})
+        emitter = Emitter(Target(Path({str(path)!r})), clock=SystemClock(), limits=LIMITS)
         columns = np.zeros(2, np.float32), np.ones(2, np.uint64), np.zeros(2, np.uint8)
         emitter.emit(TokenTrace("r", "last", KernelIdentity(Role.TRAIN), *columns))
     """)

@@ -112,19 +112,19 @@ IMPORTING = textwrap.dedent("""
         def find_spec(self, name, path, target=None):
             if name == "paritas.wire" and threading.current_thread().name == "paritas-emitter":
                 begun.set()
-                goes_on.wait(30)  # the lock of the module is held
+                goes_on.wait(60)  # the lock of the module is held
 
     sys.meta_path.insert(0, Slow())
     emitter = Emitter(Target(unix_path=Path("/nonexistent")), clock=SystemClock())
     os.register_at_fork(before=goes_on.set)  # called before the emitter's own
     columns = np.zeros(2, np.float32), np.ones(2, np.uint64), np.zeros(2, np.uint8)
     emitter.emit(TokenTrace("r", "s", KernelIdentity(Role.TRAIN), *columns))
-    assert begun.wait(30)
+    assert begun.wait(60)
     child = os.fork()
     if child == 0:
         import paritas.wire
         os._exit(0)
-    print(bool(select.select([os.pidfd_open(child)], [], [], 10)[0]), flush=True)
+    print(bool(select.select([os.pidfd_open(child)], [], [], 60)[0]), flush=True)
     os.kill(child, signal.SIGKILL)
     os._exit(0)
 """)
@@ -136,7 +136,7 @@ def test_a_fork_while_the_thread_imports_leaves_the_child_no_locked_module():
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=150,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert (run.stdout, run.stderr) == ("True\n", "")

@@ -37,6 +37,7 @@ def test_every_card_arrives_by_its_uuid_again_and_again():
         with watch(emitter, library(), attributes={"node": "n1"}) as watching:
             while watching.rounds < 2:
                 threading.Event().wait(0.001)
+        watching._thread.join(PATIENT_S)  # it is waited for for a second only
         assert emitter.flush(timeout_s=PATIENT_S)
         told = holds(emitter)
         samples = [one for record in agent.records for one in decode(record.value).gpus]
@@ -68,8 +69,9 @@ def test_a_fault_ends_the_thread_and_is_counted():
 
 def test_closing_ends_the_session_with_the_driver():
     bindings, taken = library(), Taken(2)
-    with watch(taken, bindings):
+    with watch(taken, bindings) as watching:
         assert taken.wait(PATIENT_S)
+    watching._thread.join(PATIENT_S)  # it is waited for for a second only
     assert bindings.ended == 1
 
 

@@ -3,6 +3,7 @@
 import socket
 
 import pytest
+from free_ports import free_port
 
 from paritas.listen_probe import why_not_free
 
@@ -29,8 +30,7 @@ def test_what_can_be_bound_is_left_to_be_bound(listen):
 
 
 def test_a_port_is_free_again_after_the_look():
-    with socket.create_server(("127.0.0.1", 0)) as before:
-        port = before.getsockname()[1]
+    port = free_port()
     assert why_not_free(f"127.0.0.1:{port}") == ""
     with socket.create_server(("127.0.0.1", port)):
         pass

@@ -73,7 +73,7 @@ def post(url, body, path="/v1/traces", **headers):
     }
     asked = urllib.request.Request(url + path, body, headers)
     try:
-        with urllib.request.urlopen(asked, timeout=10) as answer:
+        with urllib.request.urlopen(asked, timeout=60) as answer:
             return answer.status, answer.headers, answer.read()
     except urllib.error.HTTPError as error:
         with error:
@@ -121,7 +121,7 @@ def test_when_full_a_client_is_told_when_to_come_back(url, sink, intake):
 
 def test_too_much_at_once_is_answered_at_once_and_the_connection_goes_on(url, intake):
     assert intake.admit(150_000)
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=10)
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=60)
     large, headers = bytes(80_000), {"Content-Type": "application/x-protobuf"}
     connection.request("POST", "/v1/traces", large, headers)
     answer = connection.getresponse()
@@ -142,7 +142,7 @@ def test_what_no_record_holds_is_said_as_otlp_says_it(url, sink):
 
 
 def test_chunks_are_taken(url, sink):
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=10)
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=60)
     body = requests_of(ONE)
     headers = {"Content-Type": "application/x-protobuf"}
     connection.request("POST", "/v1/traces", iter([body[:5], body[5:]]), headers, encode_chunked=True)
@@ -165,7 +165,7 @@ def test_chunks_are_taken(url, sink):
 def test_who_is_silent_for_long_is_not_waited_for(url, sink, said, answer, monkeypatch):
     monkeypatch.setattr("paritas.agent.receivers.http_server.IDLE_S", 0.5)
     host, port = url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
         connection.sendall(said)
         told = b"".join(iter(lambda: connection.recv(4096), b""))
     assert told.partition(b"\r\n\r\n")[2] == answer
@@ -175,7 +175,7 @@ def test_who_is_silent_for_long_is_not_waited_for(url, sink, said, answer, monke
 def test_garbage_and_silence_end_a_connection_and_nothing_else(url, sink):
     host, port = url.removeprefix("http://").split(":")
     for said in (b"\x00\x01\r\n\r\n", b"POST /v1/traces HTTP/1.1\r\nContent-Length: 9\r\n\r\nabc", b""):
-        with socket.create_connection((host, int(port)), timeout=10) as connection:
+        with socket.create_connection((host, int(port)), timeout=60) as connection:
             connection.sendall(said)
             connection.shutdown(socket.SHUT_WR)
             assert connection.recv(100).startswith(b"HTTP/1.1 400" if said else b"")
@@ -281,7 +281,7 @@ def test_grpc_takes_what_the_standard_stub_sends(channel, sink, compression):
     stub = pb_grpc.TraceServiceStub(channel)
     for body in recorded():
         answer = stub.Export(
-            pb.ExportTraceServiceRequest.FromString(body), timeout=10, compression=compression
+            pb.ExportTraceServiceRequest.FromString(body), timeout=60, compression=compression
         )
         assert answer == pb.ExportTraceServiceResponse()
     assert len(sink.records) == 8
@@ -290,27 +290,27 @@ def test_grpc_takes_what_the_standard_stub_sends(channel, sink, compression):
 def test_grpc_passes_one_trace_byte_for_byte(channel, sink):
     raw = channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
     body = requests_of(ONE, spans=2)
-    assert raw(body, timeout=10) == b""
+    assert raw(body, timeout=60) == b""
     assert sink.records[0].value == body
 
 
 def test_grpc_says_what_is_wrong(channel, sink):
     raw = channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
     with pytest.raises(grpc.RpcError) as raised:
-        raw(b"\xff", timeout=10)
+        raw(b"\xff", timeout=60)
     assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     with pytest.raises(grpc.RpcError) as raised:
-        raw(bytes(LIMIT_BYTES + 1), timeout=10)
+        raw(bytes(LIMIT_BYTES + 1), timeout=60)
     assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     sink.is_full = True
     with pytest.raises(grpc.RpcError) as raised:
-        raw(requests_of(ONE), timeout=10)
+        raw(requests_of(ONE), timeout=60)
     assert (raised.value.code(), raised.value.details()) == (
         grpc.StatusCode.UNAVAILABLE,
         "the spool is full",
     )
     sink.is_full = False
-    told = pb.ExportTraceServiceResponse.FromString(raw(requests_of(ONE, b"x"), timeout=10))
+    told = pb.ExportTraceServiceResponse.FromString(raw(requests_of(ONE, b"x"), timeout=60))
     assert told.partial_success.rejected_spans == 1
 
 
@@ -318,7 +318,7 @@ def test_grpc_health_follows_what_is_reported(channel):
     stub = health_pb2_grpc.HealthStub(channel)
     for is_serving, status in ((True, "SERVING"), (False, "NOT_SERVING")):
         channel.receiver.report("destination", is_serving)
-        answer = stub.Check(health_pb2.HealthCheckRequest(service="destination"), timeout=10)
+        answer = stub.Check(health_pb2.HealthCheckRequest(service="destination"), timeout=60)
         assert health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status) == status
 
 

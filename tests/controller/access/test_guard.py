@@ -121,10 +121,10 @@ def test_probes_need_no_token_and_reflection_does(guarded):
     target, _ = guarded
     with grpc.insecure_channel(target) as channel:
         health = health_pb2_grpc.HealthStub(channel)
-        assert health.Check(health_pb2.HealthCheckRequest(), timeout=10).status == 1
+        assert health.Check(health_pb2.HealthCheckRequest(), timeout=60).status == 1
         asked = iter([reflection_pb2.ServerReflectionRequest(list_services="")])
         with pytest.raises(grpc.RpcError) as refused:
-            list(reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(asked, timeout=10))
+            list(reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(asked, timeout=60))
     assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 

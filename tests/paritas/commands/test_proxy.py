@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from command_runs import DEADLINE_S, run
+from command_runs import DEADLINE_S, run, until
 from emitter_scenes import Agent
 from engine_answers import recorded, told
 from http_servers import serving
@@ -87,6 +87,7 @@ def test_from_request_to_trace():
                     json.loads(answer.read())["choices"][0]["text"]
                     == told("completions.json")["choices"][0]["text"]
                 )
+            until(lambda: agent.records)  # its end waits two seconds for what is on its way, and no longer
             process.send_signal(signal.SIGTERM)
             out, err = process.communicate(timeout=DEADLINE_S)
             assert (process.returncode, err) == (0, "")
