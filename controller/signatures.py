@@ -7,13 +7,14 @@ over ``id.timestamp.body``.
 import base64
 import hashlib
 import hmac
+import re
 from pathlib import Path
 
 from paritas.controller.config import is_local
 from paritas.controller.secret_files import read_secret
 from paritas.errors import UsageError
 
-__all__ = ["is_private", "signature", "signed_headers", "signing_key"]
+__all__ = ["authority", "is_private", "signature", "signed_headers", "signing_key"]
 
 _PREFIX = b"whsec_"
 
@@ -63,8 +64,20 @@ def is_private(url: str) -> bool:
     --------
     >>> [is_private(u) for u in ("https://x/", "http://localhost/a", "http://[::1]:8/", "http://x/", "ftp://x")]
     [True, True, True, False, False]
+    >>> is_private("http://name:password@localhost:9093"), is_private("http://localhost:80@x")
+    (True, False)
     """
-    scheme, _, rest = url.partition("://")
-    authority = rest.partition("/")[0]
-    has_port = authority.rpartition(":")[2].isdecimal()
-    return scheme == "https" or (scheme == "http" and is_local(authority if has_port else f"{authority}:80"))
+    scheme, where = url.partition("://")[0], authority(url).rpartition("@")[2]
+    has_port = where.rpartition(":")[2].isdecimal()
+    return scheme == "https" or (scheme == "http" and is_local(where if has_port else f"{where}:80"))
+
+
+def authority(url: str) -> str:
+    """Return what stands between the scheme and the path: the host, its port, and the name and password before them.
+
+    Examples
+    --------
+    >>> [authority(url) for url in ("https://a:b@x:8/c", "http://x?@localhost", "x")]
+    ['a:b@x:8', 'x', '']
+    """
+    return re.split(r"[/?#\\]", url.partition("://")[2], maxsplit=1)[0]

@@ -48,7 +48,14 @@ def _with(entries: Mapping[str, Entry], current: Escalation, delivery: Delivery)
     if delivery.incident is not None:
         severities.append(delivery.incident.peak)
     peak = max(severities, key=SEVERITY_RANK.__getitem__)
-    return {**entries, current.incident_id: Entry(current, peak, delivery.suppression)}
+    entry = Entry(current, peak, delivery.suppression, _opened_ns(known, delivery))
+    return {**entries, current.incident_id: entry}
+
+
+def _opened_ns(known: Entry | None, delivery: Delivery) -> int:
+    if delivery.incident is not None:
+        return delivery.incident.opened_ns
+    return known.opened_ns if known is not None else delivery.received_ns
 
 
 def _silenced(book: Book, silence: Silence) -> Book:

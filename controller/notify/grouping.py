@@ -20,6 +20,7 @@ from paritas.controller.notify.model import (
     NoticeReason,
     Receiver,
 )
+from paritas.records import Severity
 
 __all__ = ["Tells", "Told", "awaited", "due", "next_due_ns", "regrouped", "remember", "settled"]
 
@@ -53,6 +54,7 @@ class _Group:
     resolved: tuple[Entry, ...] = ()
     inhibited: int = 0
     silenced: int = 0
+    outgrown: tuple[Entry, ...] = ()
 
 
 def regrouped(tells: Tells, book: Book, receivers: Sequence[Receiver]) -> Tells:
@@ -162,15 +164,11 @@ def _joined(group: _Group, entry: Entry, book: Book, rules: Sequence[Inhibition]
 
 
 def _since(group: _Group, told: Told, book: Book) -> _Group:
-    """Add those that were told as firing and have ended; one only silenced or inhibited has not."""
-    ended = [incident for incident, _ in sorted(told.firing) if not _still(incident, book)]
-    entries = tuple(book.entries[incident] for incident in ended if incident in book.entries)
-    return replace(group, resolved=entries)
-
-
-def _still(incident_id: str, book: Book) -> bool:
-    entry = book.entries.get(incident_id)
-    return entry is not None and entry.is_firing
+    """Add those that were told as firing and have ended, or got worse; one only silenced or inhibited has not."""
+    known = [(book.entries[i], severity) for i, severity in sorted(told.firing) if i in book.entries]
+    ended = tuple(entry for entry, _ in known if not entry.is_firing)
+    as_told = (replace(entry, peak=Severity(severity)) for entry, severity in known if entry.peak != severity)
+    return replace(group, resolved=ended, outgrown=tuple(as_told))
 
 
 def _reason(receiver: Receiver, group: _Group, told: Told, *, now_ns: int) -> NoticeReason | None:
@@ -198,6 +196,7 @@ def _notice(receiver: Receiver, key: GroupKey, group: _Group, reason: NoticeReas
         _worst_first(group.resolved),
         group.inhibited,
         group.silenced,
+        group.outgrown,
     )
 
 

@@ -85,7 +85,7 @@ def _group(key: tuple[str, tuple[str, ...]], told: Told) -> dict[str, Any]:
 
 
 def _told(group: dict[str, Any]) -> Told:
-    firing = frozenset((str(incident), str(severity)) for incident, severity in group["firing"])
+    firing = frozenset((str(incident), Severity(severity).value) for incident, severity in group["firing"])
     return Told(int(group["since_ns"]), int(group["sent_ns"]), firing)
 
 

@@ -110,11 +110,24 @@ class Inhibition:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One incident: its newest transition, its worst severity, and the silence it was delivered under."""
+    """One incident.
+
+    Attributes
+    ----------
+    current : Escalation
+        Its newest transition.
+    peak : Severity
+        The worst it has been.
+    suppression : Suppression or None
+        The silence that it was delivered under.
+    opened_ns : int
+        When the controller first heard of it; 0 where nobody said.
+    """
 
     current: Escalation
     peak: Severity
     suppression: Suppression | None = None
+    opened_ns: int = 0
 
     @property
     def is_firing(self) -> bool:
@@ -141,6 +154,8 @@ class Notice:
     ----------
     firing, resolved : tuple of Entry
         The incidents, worst first; `resolved` are those that ended since the last notice.
+    outgrown : tuple of Entry
+        Incidents that got worse since the last notice, as they were told then.
     inhibited, silenced : int
         Incidents of the group that fire and are not told, by why.
     """
@@ -152,3 +167,4 @@ class Notice:
     resolved: tuple[Entry, ...]
     inhibited: int = 0
     silenced: int = 0
+    outgrown: tuple[Entry, ...] = ()

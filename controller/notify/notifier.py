@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from types import TracebackType
 from typing import Self
@@ -204,11 +204,16 @@ class Notifier:
 
     def _put_off(self, name: str, error: UndeliveredError) -> None:
         failures = self._retry_ns.get(name, (0, 0))[0] + 1
-        wait_s = delay_s(_PATIENCE, failures, random=self._random)
+        wait_s = delay_s(self._patience(name), failures, random=self._random)
         self._retry_ns[name] = (failures, self._clock.now_ns() + round(wait_s * NS_PER_S))
         self.counts[f"failed:{error.reason}:{name}"] += 1
         fields = {"error": str(error), "reason": error.reason.value, "wait_s": wait_s}
         log.warning("Message was not delivered.", extra=fields)
+
+    def _patience(self, name: str) -> Backoff:
+        """Nobody is waited for longer than until the next reminder: an Alertmanager knows nothing after its restart."""
+        repeat_s = next(r.grouping.repeat_s for r in self._plan.receivers if r.name == name)
+        return replace(_PATIENCE, most_s=min(_PATIENCE.most_s, max(_PATIENCE.first_s, repeat_s)))
 
     def _save(self) -> None:
         """What cannot be kept is told twice after a restart: better than not at all."""

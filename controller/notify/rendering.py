@@ -14,6 +14,7 @@ __all__ = ["rendered", "says"]
 
 _LINES = 10  # of one message; people stop reading sooner
 _VERSION = 1
+_CLOCKS_APART_NS = 5 * NS_PER_S
 
 
 def rendered(receiver: Receiver, notice: Notice, *, now_ns: int) -> bytes:
@@ -98,27 +99,40 @@ def _slack(_receiver: Receiver, notice: Notice, _now_ns: int) -> dict[str, Any]:
 
 
 def _alertmanager(receiver: Receiver, notice: Notice, now_ns: int) -> list[dict[str, Any]]:
-    """Alerts that end by themselves unless they are told again (API v2, POST /alerts)."""
-    lease_ns = now_ns + round(3 * receiver.grouping.repeat_s * NS_PER_S)
-    firing = [_alert(entry, ends_ns=lease_ns) for entry in notice.firing]
-    return firing + [_alert(entry, ends_ns=now_ns) for entry in notice.resolved]
+    """Alerts that end by themselves unless they are told again (API v2, POST /alerts).
+
+    An end that is not in the past by Alertmanager's own clock is none to it, and the later end of before holds;
+    hence it lies back by more than clocks are apart.
+    """
+    told_every_s = max(receiver.grouping.repeat_s, receiver.grouping.interval_s)
+    lease_ns = now_ns + round(3 * told_every_s * NS_PER_S)
+    ended = (*notice.resolved, *notice.outgrown)
+    return [
+        *(_alert(entry, ends_ns=lease_ns) for entry in notice.firing),
+        *(_alert(entry, ends_ns=now_ns - _CLOCKS_APART_NS) for entry in ended),
+    ]
 
 
 def _alert(entry: Entry, *, ends_ns: int) -> dict[str, Any]:
     causes: Sequence[Any] = entry.current.diagnosis
-    annotations = {"summary": entry.current.summary, "incident_id": entry.current.incident_id}
+    annotations = {"summary": entry.current.summary}
     if causes:
         annotations |= {"cause": causes[0].cause, "advice": causes[0].advice}
+    # Two incidents may be alike but for their ids, as a violation and the lack of data are; they end by themselves.
+    labels = {"incident_id": entry.current.incident_id, **_labels(entry)}
+    starts_ns = entry.opened_ns or entry.current.issued_ns
     return {
-        "labels": {"alertname": "ParitasClause", **{k: v for k, v in _labels(entry).items() if v}},
+        "labels": {"alertname": "ParitasClause", **{k: v for k, v in labels.items() if v}},
         "annotations": annotations,
-        "startsAt": _rfc3339(min(entry.current.issued_ns, ends_ns)),  # the detector's clock may be ahead
+        "startsAt": _rfc3339(
+            min(starts_ns, ends_ns)
+        ),  # a clock may be ahead, and what ends before is refused
         "endsAt": _rfc3339(ends_ns),
     }
 
 
 def _labels(entry: Entry) -> dict[str, str]:
-    """What an incident is of; constant over its life, so that its end is known as its own."""
+    """What an incident is of; all but the severity is constant over its life."""
     e = entry.current
     return {
         "contract": e.contract,

@@ -16,7 +16,7 @@ from paritas.clock import NS_PER_S
 from paritas.controller.notify.looking_up import Resolver
 from paritas.controller.notify.model import Receiver, ReceiverKind
 from paritas.controller.secret_files import bearer, read_secret
-from paritas.controller.signatures import is_private, signed_headers, signing_key
+from paritas.controller.signatures import authority, is_private, signed_headers, signing_key
 from paritas.errors import TransientError, UsageError
 
 __all__ = ["Message", "Undelivered", "UndeliveredError", "send", "url_of"]
@@ -62,8 +62,8 @@ def url_of(receiver: Receiver) -> str:
     Raises
     ------
     UsageError
-        There is not exactly one of `url` and `url_file`, the file cannot be read, or the URL is neither
-        https nor on this machine.
+        There is not exactly one of `url` and `url_file`, the file cannot be read, the URL is neither https nor
+        on this machine, or it holds a password beside a bearer token.
     """
     if bool(receiver.url) == (receiver.url_file is not None):
         raise UsageError(f"receiver {receiver.name!r}: give either url or url_file")
@@ -75,6 +75,8 @@ def url_of(receiver: Receiver) -> str:
     if not is_private(url):
         where = "url" if receiver.url else "the URL in url_file"
         raise UsageError(f"receiver {receiver.name!r}: {where} is neither https nor on this machine")
+    if receiver.key_file is not None and receiver.kind is not ReceiverKind.WEBHOOK and "@" in authority(url):
+        raise UsageError(f"receiver {receiver.name!r}: give either key_file or a password in the URL")
     return url if receiver.kind is not ReceiverKind.ALERTMANAGER else f"{url.rstrip('/')}/api/v2/alerts"
 
 

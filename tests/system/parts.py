@@ -2,7 +2,7 @@
 
 A part that cannot be had here is named with the reason, and its tests are skipped with the same reason.
 
-Run: python tests/system/parts.py [kafka] [flink] [collector] [jaeger] [routers] [kubernetes]
+Run: python tests/system/parts.py [kafka] [flink] [collector] [jaeger] [routers] [kubernetes] [alertmanager]
 """
 
 import subprocess
@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import part_setup
 from part_setup import SetupError
-from system import flink_setup, kafka_broker, kubernetes_parts, otel_parts, routers_setup
+from system import alertmanager_setup, flink_setup, kafka_broker, kubernetes_parts, otel_parts, routers_setup
 
 __all__ = ["main", "why_not"]
 
@@ -25,6 +25,7 @@ PARTS: Mapping[str, tuple[Callable[[], str | None], Callable[[], object]]] = {
     "collector": (otel_parts.missing_tool, lambda: otel_parts.build("collector")),
     "routers": (routers_setup.missing_tool, routers_setup.fetch),
     "kubernetes": (kubernetes_parts.missing_tool, kubernetes_parts.fetch),
+    "alertmanager": (alertmanager_setup.missing_tool, alertmanager_setup.fetch),
     "jaeger": (otel_parts.missing_tool, lambda: otel_parts.build("jaeger")),
 }
 

@@ -100,6 +100,31 @@ def test_a_worse_severity_is_news_and_a_milder_phase_is_not():
     assert desk.at(300) == [(NoticeReason.ALL_RESOLVED, [], ["a"])]
 
 
+def test_what_was_told_milder_than_it_is_or_was_is_named_as_it_was_told():
+    told = {
+        ("ops", ("qwen3-8b-rollout", "qwen3-8b")): Told(0, 1, frozenset({("a", "warning"), ("b", "info")}))
+    }
+    desk = Desk()
+    desk.event("a", severity=Severity.CRITICAL)
+    desk.event("b", after=Phase.RESOLVED)
+    [(_, notice)] = due(told, desk.book, desk.receivers, (), now_ns=100 * S)
+    assert [(e.current.incident_id, e.peak) for e in notice.outgrown] == [("a", "warning"), ("b", "info")]
+    assert (names(notice.firing), names(notice.resolved)) == (["a"], ["b"])
+
+
+def test_an_incident_is_as_old_as_the_controller_says():
+    desk = Desk()
+    for number, received_ns in ((1, 7), (2, 9)):
+        current = escalation(number, incident_id="a")
+        desk.take(Delivery(DeliveryKind.ESCALATION, escalation=current, received_ns=received_ns))
+    assert desk.book.entries["a"].opened_ns == 7
+    desk.take(Delivery(DeliveryKind.SNAPSHOT_START))
+    known = Incident(escalation(3, incident_id="a"), open=True, peak=Severity.WARNING, opened_ns=5)
+    desk.take(Delivery(DeliveryKind.INCIDENT, incident=known))
+    desk.take(Delivery(DeliveryKind.SNAPSHOT_END))
+    assert desk.book.entries["a"].opened_ns == 5
+
+
 def test_a_group_that_still_fires_is_told_again():
     desk = Desk()
     desk.event("a")

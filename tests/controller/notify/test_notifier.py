@@ -264,7 +264,26 @@ def at_once(name, url):
     return Receiver(name, ReceiverKind.WEBHOOK, url, grouping=AT_ONCE)
 
 
-@pytest.mark.parametrize("held", [b"", b"{}", b'{"version": 9}', b'{"version":1,"groups":[{}],"awaited":[]}'])
+def test_nobody_is_waited_for_longer_than_until_the_next_reminder(client, inbox, tmp_path, caplog):
+    """An Alertmanager that was away has no alerts: it needs them as soon as it is back."""
+    inbox.answers = [503, 503, 503]
+    with notifying(client, inbox, tmp_path, grouping=replace(AT_ONCE, repeat_s=1.0)):
+        client.publish([escalation(incident_id="a")])
+        inbox.wait_for(4)
+    waits = [r.wait_s for r in caplog.records if r.message == "Message was not delivered."]
+    assert len(waits) == 3
+    assert max(waits) <= 1.0, "without an end to it the third is at least two"
+
+
+UNKNOWN_SEVERITY = (
+    b'{"version":1,"awaited":[],"groups":'
+    b'[{"receiver":"ops","values":[],"since_ns":0,"sent_ns":0,"firing":[["a","odd"]]}]}'
+)
+
+
+@pytest.mark.parametrize(
+    "held", [b"", b"{}", b'{"version": 9}', b'{"version":1,"groups":[{}],"awaited":[]}', UNKNOWN_SEVERITY]
+)
 def test_a_log_of_somebody_else_is_one_clear_error(tmp_path, held):
     path = tmp_path / "notify.json"
     path.write_bytes(held)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from escalation_examples import escalation
 
-from paritas.controller.notify.model import Entry, Notice, NoticeReason, Receiver, ReceiverKind
+from paritas.controller.notify.model import Entry, Grouping, Notice, NoticeReason, Receiver, ReceiverKind
 from paritas.controller.notify.rendering import rendered, says
 from paritas.records import Finding, Phase, Severity
 
@@ -68,9 +68,11 @@ def test_alerts_for_alertmanager_end_by_themselves_and_keep_their_labels():
     # the wait until the next repeat, three times: 3 x 4 h after NOW_NS
     assert firing["startsAt"] == "2023-11-14T22:13:20.000+00:00"
     assert firing["endsAt"] == "2023-11-15T10:15:00.000+00:00"
-    assert ended["endsAt"] == "2023-11-14T22:15:00.000+00:00"
+    # five seconds before NOW_NS, as an end that is ahead of Alertmanager's clock is none to it
+    assert ended["endsAt"] == "2023-11-14T22:14:55.000+00:00"
     assert firing["labels"] == {
         "alertname": "ParitasClause",
+        "incident_id": "a",
         "contract": "qwen3-8b-rollout",
         "policy": "qwen3-8b",
         "clause": "token-tv",
@@ -92,7 +94,33 @@ def test_an_alert_never_ends_before_it_starts_also_where_the_detectors_clock_is_
     """An Alertmanager refuses such a one, and whoever is refused tells nobody anything."""
     ahead = entry("b", after=Phase.RESOLVED, issued_ns=NOW_NS + 5_000_000_000)
     (alert,) = sent(ReceiverKind.ALERTMANAGER, notice([], [ahead], NoticeReason.ALL_RESOLVED))
-    assert alert["startsAt"] == alert["endsAt"] == "2023-11-14T22:15:00.000+00:00"
+    assert alert["startsAt"] == alert["endsAt"] == "2023-11-14T22:14:55.000+00:00"
+
+
+def test_an_alert_starts_when_the_controller_first_heard_of_it():
+    known = replace(entry(issued_ns=NOW_NS), opened_ns=NOW_NS - 60_000_000_000)
+    (alert,) = sent(ReceiverKind.ALERTMANAGER, notice([known]))
+    assert alert["startsAt"] == "2023-11-14T22:14:00.000+00:00"
+
+
+def test_an_alert_lasts_three_times_as_long_as_until_it_is_told_again():
+    """A group is told at most every interval, however short the time between reminders."""
+    seldom = Grouping(wait_s=0.0, interval_s=300.0, repeat_s=60.0)
+    receiver = Receiver("ops", ReceiverKind.ALERTMANAGER, "https://x", grouping=seldom)
+    (alert,) = json.loads(rendered(receiver, notice([entry()]), now_ns=NOW_NS))
+    assert alert["endsAt"] == "2023-11-14T22:30:00.000+00:00"
+
+
+def test_the_alert_of_a_milder_severity_ends_when_it_gets_worse():
+    """The severity is a label, and other labels are another alert."""
+    before = notice([entry()], outgrown=(entry(peak=Severity.WARNING),))
+    worse, milder = sent(ReceiverKind.ALERTMANAGER, before)
+    assert (worse["labels"]["severity"], worse["endsAt"]) == ("critical", "2023-11-15T10:15:00.000+00:00")
+    assert (milder["labels"]["severity"], milder["endsAt"]) == ("warning", "2023-11-14T22:14:55.000+00:00")
+    assert [says(before), sent(ReceiverKind.WEBHOOK, before)] == [
+        says(notice([entry()])),
+        sent(ReceiverKind.WEBHOOK, notice([entry()])),
+    ]
 
 
 def test_a_confidence_that_is_no_number_is_null():

@@ -52,6 +52,14 @@ def test_a_plan_is_read_with_its_defaults():
             "n.yaml:2:5: cannot read key file '/no/file': No such file or directory",
         ),
         (
+            receiver(kind="alertmanager", url='"https://me:secret@x"', key_file="f"),
+            "n.yaml:2:5: receiver 'ops': give either key_file or a password in the URL",
+        ),
+        (
+            receiver(url='"http://me:secret@x"'),
+            "n.yaml:2:5: receiver 'ops': url is neither https nor on this machine",
+        ),
+        (
             receiver(group="{by: [severity]}"),
             "n.yaml:2:61: receivers[0].group.by[0]: unknown name 'severity'",
         ),
@@ -75,6 +83,12 @@ def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(UsageError) as refused:
         load_plan(tmp_path / "no.yaml")
     assert str(refused.value) == f"{tmp_path / 'no.yaml'}: cannot be read: No such file or directory"
+
+
+def test_a_password_may_stand_in_the_url_and_a_webhook_is_signed_beside_it():
+    for more in ({"kind": "alertmanager"}, {"key_file": "f"}):
+        text = receiver(url='"http://me:secret@127.0.0.1:9093"', **more)
+        assert read_plan(text.encode(), "n.yaml").receivers[0].url == "http://me:secret@127.0.0.1:9093"
 
 
 def test_a_secret_url_is_not_shown(tmp_path):
