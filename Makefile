@@ -38,7 +38,7 @@ unit: $(STAMP)  ## tests, doctests and documentation examples, in random order o
 kafka: $(STAMP)  ## a Kafka broker for development (Java and Maven; in the foreground)
 	deploy/kafka/kafka.sh run
 
-parts: $(STAMP)  ## fetch and build the real parts into .cache, once (Kafka, Flink, a collector, Jaeger, routers, a Kubernetes API server)
+parts: $(STAMP)  ## fetch and build the real parts into .cache, once (Kafka, Flink, a collector, Jaeger, routers, a Kubernetes API server, Alertmanager)
 	@$(BIN)/python tests/system/parts.py
 
 test-system: $(STAMP) parts  ## against real parts; what cannot be had here is skipped and named
@@ -49,7 +49,7 @@ test-faults: $(STAMP) parts  ## agent, detector and broker killed, cut off and s
 		tests/system/test_agent_disk_full.py tests/system/test_detector_faults.py tests/system/test_flink_live.py
 
 test-deploy: $(STAMP)  ## chart, policy and operator against a real Kubernetes API server; image really built and run; stack, rules, dashboards
-	@$(BIN)/python tests/system/parts.py kafka kubernetes
+	@$(BIN)/python tests/system/parts.py kafka kubernetes alertmanager
 	@$(BIN)/python tests/deploy/parts.py
 	$(BIN)/pytest -rs tests/deploy
 
