@@ -1,6 +1,7 @@
 """What the log says on a terminal: the sentence, then its fields."""
 
 import logging
+import os
 
 from paritas.commands.console import complain
 
@@ -38,7 +39,12 @@ def _told(value: object) -> str:
 
 
 def install() -> None:
-    """Let this process's log speak, unless it already does; called by a command's start only."""
+    """Let this process's log speak, unless it already does; called by a command's start only.
+
+    gRPC's core writes to standard error by itself, and without being told otherwise also what is no error, such as
+    that a server has ended.
+    """
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     ours = logging.getLogger("paritas")
     if not ours.hasHandlers():
         ours.addHandler(ConsoleHandler(level=logging.WARNING))
