@@ -23,10 +23,10 @@ pytestmark = pytest.mark.skipif(bool(why_not("containers")), reason=str(why_not(
 GRACE_S = 30  # of a pod, unless it says otherwise
 OURS = b"paritas-ingest"
 FROM_NOW = SubscriptionOptions(start=StartAt.SNAPSHOT)
-SLOWLY = "max_records_per_s: 10, "  # so that a signal finds something queued: ten seconds for what is sent
-HARDLY = (
-    "max_records_per_s: 1, "  # a minute and a half: however busy the machine, the grace period is too short
-)
+# So that a signal finds something queued: twenty seconds for what is sent, or a minute and a half. One at a time, since
+# a batch goes out whole and is paid for afterwards: one that took all that was sent would leave nothing.
+SLOWLY = "max_records_per_s: 5, batch_records: 1, "
+HARDLY = "max_records_per_s: 1, batch_records: 1, "
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_what_the_grace_period_is_too_short_for_is_delivered_by_the_next_contain
 
 
 def test_what_kill_9_leaves_is_delivered_by_the_next_container(scene):
-    with scene.agent(shipping=SLOWLY) as agent:
+    with scene.agent(shipping=HARDLY) as agent:
         ready(agent)
         sent = send(scene.socket, "killed", "healthy.serve", "healthy.train")
         wait_until(lambda: account(agent.metrics(AGENT_PORT))[1] > 0, "something delivered")
@@ -98,8 +98,9 @@ def test_what_kill_9_leaves_is_delivered_by_the_next_container(scene):
 @pytest.mark.parametrize("end", ["SIGTERM", "kill -9"])
 def test_what_no_broker_took_is_on_the_volume_until_one_is_there(scene, tmp_path, end):
     kafka = PodKafka(scene.pod, tmp_path / "kafka")
-    place = f"{{kafka: {{bootstrap: ['{kafka.bootstrap}'], connect_timeout: 1s, request_timeout: 1s, delivery_timeout: 2s}}}}"
-    with scene.agent(place, grace="2s") as agent:
+    brokers = f"bootstrap: ['{kafka.bootstrap}']"
+    hasty = f"{{kafka: {{{brokers}, connect_timeout: 1s, request_timeout: 1s, delivery_timeout: 2s}}}}"
+    with scene.agent(hasty, grace="2s") as agent:
         ready(agent)
         sent = send(scene.socket, "outage", "healthy.serve", "healthy.train")
         assert account(agent.metrics(AGENT_PORT)) == (sent, 0, 0, sent)
@@ -109,7 +110,7 @@ def test_what_no_broker_took_is_on_the_volume_until_one_is_there(scene, tmp_path
             assert farewell(agent) == told
         else:
             agent.kill()
-    with kafka, scene.agent(place) as agent:
+    with kafka, scene.agent(f"{{kafka: {{{brokers}}}}}") as agent:
         scene.make_topics(kafka.bootstrap)
         ready(agent)
         delivered_all(agent, sent)
