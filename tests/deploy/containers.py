@@ -17,6 +17,8 @@ from deploy import containers_setup
 DEADLINE_S = 90
 # cgroups of this process, and a limit on files that the machine allows; neither is a right the chart lacks.
 PODMAN = ("podman", "--runtime", "runc", "--cgroup-manager", "cgroupfs")
+# Where it can, podman logs into the journal, which may be behind, or not be kept.
+LOG = "--log-driver=k8s-file"
 # What the chart says of every container of ours: securityContext, and /tmp as its only writable place beside volumes.
 CHART = (
     "--read-only",
@@ -142,7 +144,7 @@ class Container:
     def start(self):
         """Start it; returns itself."""
         self.name = f"paritas-{os.getpid()}-{next(NUMBERS)}"
-        flags = (*CHART, f"--memory={self.memory}", f"--network={self.pod.network}", *self.options)
+        flags = (LOG, *CHART, f"--memory={self.memory}", f"--network={self.pod.network}", *self.options)
         podman("run", "--detach", "--name", self.name, *flags, self.image, *self.words)
         return self
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from part_setup import SetupError, one_at_a_time, set_up, speaker
+from part_setup import SetupError, last_said, one_at_a_time, set_up, speaker
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("PARITAS_CACHE") or ROOT / ".cache").absolute() / "deploy"
@@ -28,6 +28,8 @@ PACKAGES = {
     "debootstrap": "debootstrap",
     "ip": "iproute2",
 }
+# What is cut off in such namespaces ends with all that it has begun, and what it has mounted is nowhere.
+ALONE = ("unshare", "--mount", "--pid", "--fork", "--kill-child")
 SUITE = "bookworm"  # its Python is the 3.11 that the lock files are for
 INCLUDED = "python3,python3-venv,ca-certificates"
 RECIPE = hashlib.sha256(f"{SUITE} {INCLUDED}".encode()).hexdigest()[:12]
@@ -59,7 +61,10 @@ def missing_tool():
 
 
 def fetch():
-    """Install the tools, make the base and build the images unless they are there; SetupError names the reason."""
+    """Install the tools, make the base and build the images unless they are there; run a container.
+
+    SetupError names the reason.
+    """
     with one_at_a_time(HOME / "lock"):
         _install()
         (HOME / "storage.conf").write_text(STORE.format(home=HOME))
@@ -70,6 +75,25 @@ def fetch():
             run("podman", "--cgroup-manager", "cgroupfs", "import", "-q", BASE_ARCHIVE, BASE)
         for target in TARGETS:
             build(target)
+        _run_one()
+
+
+def _run_one():
+    """As the tests run theirs: a machine that builds may lack a right, a network namespace or a cgroup to run with.
+
+    It is the base, so that an image of ours that does not run fails its tests and is not skipped.
+    """
+    from deploy.containers import Pod, podman, run_once  # which asks this module for the store
+
+    try:
+        with Pod() as pod:
+            code, _, said = run_once(BASE, "true", options=[f"--network={pod.network}"])
+        podman("image", "mount", BASE)
+        podman("image", "umount", BASE)
+    except (AssertionError, subprocess.TimeoutExpired) as error:
+        raise SetupError(f"no container runs here: {last_said(str(error))}") from error
+    if code:
+        raise SetupError(f"no container runs here: {last_said(said)}")
 
 
 def build(target: str) -> str:
@@ -93,12 +117,17 @@ def sbom(target: str) -> Path:
     return HOME / f"sbom-{target}.cdx.json"
 
 
-def run(*command, timeout_s=STEP_S) -> str:
+def run(*command, within=(), timeout_s=STEP_S) -> str:
     """Run to the end in our store and return its output; one error with the last lines it said if it fails."""
     words = [str(word) for word in command]
     try:
         done = subprocess.run(
-            words, check=False, timeout=timeout_s, capture_output=True, text=True, env=environment()
+            [*within, *words],
+            check=False,
+            timeout=timeout_s,
+            capture_output=True,
+            text=True,
+            env=environment(),
         )
     except subprocess.TimeoutExpired as error:
         raise SetupError(f"{words[0]} {words[1]} was not done after {timeout_s} s") from error
@@ -154,7 +183,7 @@ def _make_base():
     say(f"making a base image with debootstrap ({SUITE}, 200 MB, a minute, once)")
     folder, archive = HOME / "base.src", HOME / "base.tar"
     shutil.rmtree(folder, ignore_errors=True)
-    run("debootstrap", "--variant=minbase", f"--include={INCLUDED}", SUITE, folder)
+    run("debootstrap", "--variant=minbase", f"--include={INCLUDED}", SUITE, folder, within=ALONE)
     run("tar", "-C", folder, "--exclude=./var/cache/apt/archives/*.deb", "-cf", archive, ".")
     archive.replace(BASE_ARCHIVE)
     shutil.rmtree(folder)
