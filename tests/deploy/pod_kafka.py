@@ -1,11 +1,15 @@
 """The real Kafka broker inside a pod's network, that containers and tests both reach."""
 
 import os
+import socket
 import subprocess
+from contextlib import closing
 
+from kafka.errors import KafkaError
 from system.kafka_broker import KAFKA_SH
 from system.otel_parts import wait_until
 
+from paritas.agent.eventlog.kafka_client import open_admin
 from paritas.agent.eventlog.kafka_reader import KafkaReader
 from paritas.agent.eventlog.kafka_settings import KafkaSettings
 from paritas.clock import SystemClock
@@ -55,6 +59,15 @@ class PodKafka:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+    def serves(self):
+        """Whether it answers a client; it starts in the background."""
+        try:
+            socket.create_connection((self._pod.ip, PORT), timeout=1).close()
+            with closing(open_admin(KafkaSettings((self.bootstrap,)))) as admin:
+                return bool(admin.describe_cluster()["brokers"])
+        except (ParitasError, KafkaError, OSError):
+            return False
 
     def records(self, topic="otlp_spans"):
         """Return every record of a topic, once all of it can be read."""

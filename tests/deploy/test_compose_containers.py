@@ -142,9 +142,10 @@ def project():
     with ExitStack() as held:
         held.callback(shutil.rmtree, folder)
         pod = held.enter_context(Pod())
-        held.enter_context(PodKafka(pod, folder / "kafka"))
+        kafka = held.enter_context(PodKafka(pod, folder / "kafka"))
         made = held.enter_context(Project(pod, folder))
         made.pod = pod
+        wait_until(kafka.serves, "the broker is healthy, which `topics` depends on")
         made.up()
         yield made
 
