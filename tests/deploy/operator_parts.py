@@ -162,7 +162,7 @@ class Contracts:
             return found is not None and found[:2] == (status, reason)
 
         try:
-            wait_until(is_so, f"{about} is {status} for {reason}", deadline_s=60.0)
+            wait_until(is_so, f"{about} is {status} for {reason}")
         except AssertionError as error:
             raise AssertionError(f"{error}\nlast: {found}\n{alive.errors if alive else ''}") from None
         return found[2]
@@ -196,13 +196,13 @@ class Operator(Command):
             assert self.process.poll() is None, self.errors
             return self.ask("/readyz")[0] == HTTPStatus.OK
 
-        wait_until(is_ready, "the operator is ready", deadline_s=60.0)
+        wait_until(is_ready, "the operator is ready")
         return self
 
     def ask(self, path):
         """Return (status, text) of its page; status 0 while it does not answer."""
         try:
-            with urllib.request.urlopen(self.page + path, timeout=10) as answer:
+            with urllib.request.urlopen(self.page + path, timeout=REQUEST_S) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -219,7 +219,7 @@ class Operator(Command):
     def passes(self, count=2):
         """Wait for so many more whole passes."""
         begun = self.number("passes_total")
-        wait_until(lambda: self.number("passes_total") >= begun + count, "passes", deadline_s=60.0)
+        wait_until(lambda: self.number("passes_total") >= begun + count, "passes")
 
 
 def _environment(api, token):

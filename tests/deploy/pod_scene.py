@@ -106,7 +106,7 @@ class Scene:
         """A client of the controller, from outside of the pod."""
         tls = TlsFiles(ca=self._secrets() / "cert.pem")
         return EscalationClient(
-            f"{self.pod.ip}:{CONTROL_PORT}", tls=tls, token_file=self._secrets() / "token"
+            f"{self.pod.ip}:{CONTROL_PORT}", tls=tls, token_file=self._secrets() / "token", timeout_s=60.0
         )
 
     def _mounted(self, name):

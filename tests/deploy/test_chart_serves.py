@@ -89,7 +89,7 @@ def test_who_is_in_the_pod_needs_no_token(served):
     }
     asked = [PARITAS, "incidents", "list"]
     done = subprocess.run(
-        asked, env=os.environ | variables, capture_output=True, text=True, timeout=30, check=False
+        asked, env=os.environ | variables, capture_output=True, text=True, timeout=90, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -143,7 +143,7 @@ def answers(page):
 def client(served, token_file):
     target, folder = served
     tls = TlsFiles(ca=folder / "demo-paritas-controller-tls/ca.crt")
-    return EscalationClient(target, tls=tls, token_file=token_file)
+    return EscalationClient(target, tls=tls, token_file=token_file, timeout_s=60.0)
 
 
 def rewritten(argument, moved):

@@ -17,6 +17,8 @@ from system.otel_parts import wait_until
 from paritas.commands.agent_config import read_agent_config
 from paritas.contracts.load import load_contract
 
+# Asked here: what has to be built takes longer than a test may.
+MISSING = parts.why_not("kubernetes") or why_not("helm")
 FILES = {
     "vllm": EXAMPLES / "vllm" / "deployment.yaml",
     "torchrun": EXAMPLES / "torchrun" / "job.yaml",
@@ -59,8 +61,8 @@ def templates(objects):
 @pytest.fixture(scope="module")
 def api(tmp_path_factory):
     """An API server that injects, and takes RayJobs: their definition here says nothing of their fields."""
-    if reason := parts.why_not("kubernetes") or why_not("helm"):
-        pytest.skip(reason)
+    if MISSING:
+        pytest.skip(MISSING)
     with KubernetesApi(tmp_path_factory.mktemp("kubernetes")) as opened:
         opened.apply(*injection(), RAY_JOBS)
         namespace = opened.namespace("probe")

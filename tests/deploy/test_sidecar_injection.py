@@ -1,6 +1,6 @@
 """Injection by label on a real API server: what a pod is born with, and what is never touched."""
 
-import copy
+import shutil
 import zlib
 
 import pytest
@@ -25,6 +25,8 @@ from system.otel_parts import wait_until
 
 from paritas.commands.agent_config import read_agent_config
 
+MISSING = parts.why_not("kubernetes") or why_not("helm")  # asked here, as building takes long
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=str(MISSING))
 TOKEN, CONFIG = "/var/run/secrets/kubernetes.io/serviceaccount", "paritas.dev/agent-config"
 VOLUMES = ["paritas-agent-config", "paritas-run", "paritas-spool", "paritas-tmp", "paritas-no-token"]
 
@@ -32,8 +34,6 @@ VOLUMES = ["paritas-agent-config", "paritas-run", "paritas-spool", "paritas-tmp"
 @pytest.fixture(scope="module")
 def api(tmp_path_factory):
     """One API server with the policy of the chart; it is followed when the fixture is there."""
-    if reason := parts.why_not("kubernetes") or why_not("helm"):
-        pytest.skip(reason)
     with KubernetesApi(tmp_path_factory.mktemp("kubernetes")) as opened:
         opened.namespace("paritas")
         follow(opened, *injection({"sidecar": {"engineEnv": {"PARITAS_RUN_ID": "grpo-7"}}}))
@@ -159,8 +159,7 @@ def test_no_container_gains_or_loses_a_token_and_the_agent_has_none(born):
 def test_the_second_time_changes_nothing(api, namespace):
     asked = pod(name="engine")
     asked["metadata"]["namespace"] = namespace
-    (first,) = api.apply(asked)
-    (second,) = api.apply(asked)
+    first, second = api.apply(asked, asked)
     assert second["spec"] == first["spec"]
     assert second["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
 
@@ -169,10 +168,11 @@ def test_what_was_injected_and_is_created_again_is_left_alone(born):
     """As a backup brings pods back, or a reinvoked admission sees them."""
     made = born(pod())
     again = pod()
-    again["spec"] = {**copy.deepcopy(made["spec"])}
+    again["spec"] = made["spec"]
     assert names(born(again)) == ["paritas-agent"]
 
 
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
 def test_kubectl_apply_of_the_same_file_changes_nothing(api, namespace, tmp_path):
     asked = pod(name="engine")
     asked["metadata"]["namespace"] = namespace
@@ -229,7 +229,7 @@ LEFT = {
 
 @pytest.mark.parametrize("why", LEFT)
 def test_a_pod_that_it_could_harm_is_born_as_it_is(born, why):
-    made = born(pod(**copy.deepcopy(LEFT[why])))
+    made = born(pod(**LEFT[why]))
     assert names(made) == [c["name"] for c in LEFT[why].get("initContainers", [])]
     assert CONFIG not in made["metadata"].get("annotations", {})
     assert "PARITAS_AGENT" not in variables(made)

@@ -80,8 +80,10 @@ class Pod:
         for name in ("run", "state", "config"):
             (folder / name).mkdir()
             (folder / name).chmod(0o777)
+        nobody = f"127.0.0.1:{free_port()}"  # at once, whatever a resolver makes of the name
         self.text = (
             told["agent.yaml"]
+            .replace("kafka-0.kafka:9092", nobody)
             .replace("/run/paritas", f"{folder}/run")
             .replace("/var/lib/paritas", f"{folder}/state")
         )
@@ -159,8 +161,8 @@ def test_engines_of_any_user_send_to_an_agent_of_another(folder):
 
 def test_it_reports_under_the_name_of_its_pod(folder):
     pod = Pod(folder)
-    with pod.agent():
-        assert f"agent {pod.name}\n" in pod.log.read_text()
+    with pod.agent() as part:  # its page answers before it says so
+        wait_until(lambda: f"agent {pod.name}\n" in pod.log.read_text(), "it says its name", alive=part)
 
 
 def test_of_named_users_only_they_may(folder):
