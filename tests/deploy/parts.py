@@ -2,7 +2,7 @@
 
 A part that cannot be had here is named with the reason, and its tests are skipped with the same reason.
 
-Run: python tests/deploy/parts.py [tools] [grafana] [helm] [definitions] [containers]
+Run: python tests/deploy/parts.py [tools] [grafana] [helm] [definitions] [argo] [containers]
 """
 
 import importlib
@@ -25,6 +25,7 @@ PARTS: Mapping[str, str] = {
     "grafana": "deploy.grafana_setup",
     "helm": "deploy.helm_setup",
     "definitions": "deploy.crds_of_others",
+    "argo": "deploy.argo_setup",
     "containers": "deploy.containers_setup",
 }
 

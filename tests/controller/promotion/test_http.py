@@ -1,8 +1,7 @@
-"""Verdicts and hooks over a real socket, and the examples of Argo Rollouts and Flagger against their answers."""
+"""Verdicts and hooks over a real socket, and the example of Flagger against their answers; Argo Rollouts' is in tests/deploy."""
 
 import http.client
 import json
-import re
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
@@ -208,52 +207,6 @@ def test_verdicts_are_read_only(scene):
     assert scene.ask("POST", "/v1/verdict")[0] == 405
     assert scene.ask("GET", "/v1/hooks/flagger/rollback")[0] == 405
     assert scene.ask("GET", "/")[0] == 404
-
-
-# Argo Rollouts
-
-
-def argo(template, result):
-    """Phase of one measurement: docs of Argo Rollouts, analysis, `successCondition` and `failureCondition`."""
-    (metric,) = template["spec"]["metrics"]
-    met = {name: condition_holds(metric[f"{name}Condition"], result) for name in ("success", "failure")}
-    if met["failure"]:
-        return "Failed"
-    return "Successful" if met["success"] else "Inconclusive"
-
-
-def condition_holds(condition, result):
-    wanted = re.fullmatch(r'result == "(\w+)"', condition)
-    assert wanted is not None, condition
-    return result == wanted[1]
-
-
-def test_the_analysis_template_reads_our_real_answers(scene):
-    template = yaml.safe_load((EXAMPLES / "argo/analysis-template.yaml").read_text())
-    (metric,) = template["spec"]["metrics"]
-    assert (metric["failureLimit"], metric["inconclusiveLimit"] > 0) == (0, True)
-    web = metric["provider"]["web"]
-    assert web["jsonPath"] == "{$.verdict}"
-
-    def measure(stage):
-        told = {
-            "controller": f"127.0.0.1:{scene.port}",
-            "contract": "rollout",
-            "candidate": CANDIDATE,
-            "stage": stage,
-            "step": "",
-        }
-        url = re.sub(r"{{args\.(\w+)}}", lambda found: told[found[1]], web["url"])
-        parts = urlsplit(url)
-        status, answer = scene.ask("GET", f"{parts.path}?{parts.query}")
-        assert status == 200  # anything else is an error of the measurement, not a verdict
-        return argo(template, answer["verdict"])
-
-    assert measure("offline_ci") == "Inconclusive"
-    promoted(scene.client, scene.clock, 1)
-    assert (measure("offline_ci"), measure("shadow")) == ("Successful", "Inconclusive")
-    scene.client.abort("p1", actor="ann")
-    assert measure("shadow") == "Failed"
 
 
 # Flagger
