@@ -27,7 +27,7 @@ LINK = f"-s -w -X github.com/prometheus/common/version.Version={VERSION}"
 RECIPE = hashlib.sha256(f"{MODULE}{PAGES}{LINK}".encode()).hexdigest()[:12]
 ALERTMANAGER = CACHE / f"alertmanager-{VERSION}-{RECIPE}"
 AMTOOL = CACHE / f"amtool-{VERSION}-{RECIPE}"
-STEP_S = 900
+STEP_S = 1800
 
 say = speaker("alertmanager")
 
@@ -52,7 +52,7 @@ def _are_built():
 
 def _build():
     """Build in a copy of the module: in there its own list of exact versions holds, and the pages can be put."""
-    say(f"building Alertmanager {VERSION} (2 minutes on two cores, 85 MB, once)")
+    say(f"building Alertmanager {VERSION} (2 minutes on two cores, 60 MB, once)")
     what, folder = f"Alertmanager {VERSION}", CACHE / "src"
     told = run_step(["go", "mod", "download", "-json", MODULE], what=what, limit_s=STEP_S, cwd=CACHE)
     shutil.rmtree(folder, ignore_errors=True)

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import pytest
 from certificates import self_signed
-from system.alertmanager_process import Alertmanager, hook, one_receiver
+from system.alertmanager_process import HURRY, Alertmanager, hook, one_receiver
 from system.alertmanager_scene import CLOCK, LEASE_NS, firing, is_told, plan_of, publish, telling
 from system.control_process import controller, target_of
 from system.otel_parts import wait_until
@@ -87,7 +87,7 @@ def test_an_escalation_is_an_alert_that_lives_on_until_the_recovery(manager, tol
 
 
 def test_what_gets_worse_is_one_alert_all_the_time(manager, told, tmp_path):
-    """A label that changes makes another alert: the one before must end at once, and not as if it were over."""
+    """A label that changes makes another alert: the one before must end at once, else both fire."""
     with telling(tmp_path, plan_of(manager, group=SELDOM)) as (client, _):
         publish(client, severity=Severity.WARNING)
         firing(manager, "a")
@@ -95,7 +95,6 @@ def test_what_gets_worse_is_one_alert_all_the_time(manager, told, tmp_path):
         wait_until(
             lambda: [a["labels"]["severity"] for a in manager.asked("/alerts")] == ["critical"],
             "critical alone",
-            deadline_s=30,
         )
         publish(client, number=3, after=Phase.RESOLVED)
         firing(manager)
@@ -173,6 +172,22 @@ def held(manager):
     states = {name: alert["status"] for name, alert in manager.alerts().items()}
     kinds = ("silencedBy", "inhibitedBy")
     return {name: kind for name, state in states.items() for kind in kinds if state[kind]}
+
+
+def test_it_groups_by_what_its_route_says(told, tmp_path):
+    """Here each contract is a group of its own; there a clause is one, over both of them."""
+    route = {"receiver": "all", "group_by": ["clause"], **HURRY}
+    manager = Alertmanager(tmp_path / "alertmanager", one_receiver(told.url) | {"route": route})
+    with manager.serve(), telling(tmp_path, plan_of(manager, group=SELDOM)) as (client, _):
+        for incident, more in (("a", {}), ("b", {"contract": "other"}), ("c", {"clause": "seq-tv"})):
+            publish(client, incident, **more)
+        wait_until(lambda: groups(told) == {"token-tv": {"a", "b"}, "seq-tv": {"c"}}, "two groups")
+
+
+def groups(told):
+    """Incidents of the newest message of each clause; a message names all of its group."""
+    named = [({a["labels"]["incident_id"] for a in m["alerts"]}, m["groupLabels"]) for _, m in told.messages]
+    return {labels["clause"]: incidents for incidents, labels in named}
 
 
 def test_what_is_not_told_again_ends_by_itself(manager, told, tmp_path):
