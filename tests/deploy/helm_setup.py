@@ -27,7 +27,7 @@ LINK = f"-s -w -X helm.sh/helm/v3/internal/version.version=v{VERSION}"  # else i
 RECIPE = hashlib.sha256(f"{MODULE}{LINK}".encode()).hexdigest()[:12]
 HELM = CACHE / f"helm-{VERSION}-{RECIPE}"
 CHART = ROOT / "deploy/helm/paritas"
-BUILD_S, RENDER_S = 900, 60
+BUILD_S, RENDER_S = 900, 180  # Helm's own waits are shorter, and say for what
 
 say = speaker("helm")
 

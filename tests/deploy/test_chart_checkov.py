@@ -54,7 +54,7 @@ def test_every_finding_is_meant(tmp_path):
         "--directory",
         tmp_path,
     )
-    done = subprocess.run([tool("checkov"), *words], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([tool("checkov"), *words], capture_output=True, text=True, timeout=300, check=False)
     told = json.loads(done.stdout)
     found = {
         (check["file_path"].strip("/").removesuffix(".yaml"), check["check_id"], component(check["resource"]))

@@ -22,7 +22,7 @@ YAML = [p for kind in ("*.yaml", "*.yml") for p in sorted(DEPLOY.rglob(kind)) if
 
 
 def run(*command):
-    return subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, timeout=300)
 
 
 def test_yaml_is_in_style():
