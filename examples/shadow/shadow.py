@@ -299,7 +299,7 @@ async def played(asked: argparse.Namespace, stack: ExitStack) -> int:
     suite = [trace for pair in zip(serve, train, strict=True) for trace in pair]
     report = judge(contract, suite, attempt=1).as_dict()
     promotion = client.start(text, candidate_in(report), promotion_id="candidate", actor="example")
-    async with EnvoyDriver(EnvoySettings("127.0.0.1:0", ack_s=30.0), FLEET, CLOCK) as driver:
+    async with EnvoyDriver(EnvoySettings("127.0.0.1:0", ack_s=60.0), FLEET, CLOCK) as driver:
         places = Addresses(*free_addresses(), driver.target, replicas)
         live = recording("stale.train") if asked.fault == "stale" else train
         with envoy(asked.envoy, folder, places):

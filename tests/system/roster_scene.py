@@ -117,6 +117,7 @@ class Pipeline:
         (self.folder / "contract.yaml").write_text(CONTRACT)
         agent = self._stack.enter_context(Command("agent", "--config", self.folder / "agent.yaml"))
         agent.says("ready")
+        until((self.folder / "log" / "log.json").exists, "the agent made its log")
         control = self._stack.enter_context(controller(self.folder / "control"))
         self.target = target_of(control)
         words = ("--log", self.folder / "log", "--contract", self.folder / "contract.yaml")

@@ -25,7 +25,8 @@ CLOCK = SystemClock()
 POLICY = "qwen3-8b"
 INFERENCE = ("r0", "r1", "r2", "r3")  # as the recordings name them; r2 is the stale one
 NAMES = (*INFERENCE, "ref")
-DEADLINE_S = 90
+DEADLINE_S = 150
+CALL_S = 30.0  # of one answer: a controller that judges as well may be slow, one that is away is told at once
 REQUESTS = 80  # chance that one of four replicas gets none of them: 4e-10
 PAIRS = {"healthy": ("healthy.serve", "healthy.train"), "stale": ("healthy.serve", "stale.train")}
 
@@ -129,7 +130,7 @@ class Scene:
 
     def state(self):
         """What is wanted and what is so, now."""
-        with RouteAdmin(self.target) as admin:
+        with RouteAdmin(self.target, timeout_s=CALL_S) as admin:
             return admin.states(POLICY)[0]
 
     def until_routes(self, holds, *, shown=True):
@@ -148,7 +149,7 @@ class Scene:
 
     def audit(self, kind=None):
         """All lines of the audit log, oldest first."""
-        with RouteAdmin(self.target) as admin:
+        with RouteAdmin(self.target, timeout_s=CALL_S) as admin:
             lines = list(admin.audit(limit=10_000))[::-1]
         return [line for line in lines if kind in (None, line.kind.value)]
 

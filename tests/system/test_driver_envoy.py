@@ -16,7 +16,7 @@ from paritas.controller.drivers.driver import Outcome
 from paritas.controller.drivers.envoy import EnvoyDriver, EnvoySettings
 from paritas.controller.drivers.envoy_config import Addresses
 
-START_S = 60.0
+START_S = 90.0
 REQUESTS = 200
 
 pytestmark = pytest.mark.skipif(why_not("routers") is not None, reason=str(why_not("routers")))
@@ -106,9 +106,9 @@ def test_a_copy_reaches_the_candidate_and_nobody_hears_its_answer(tmp_path, work
 
 def test_an_envoy_keeps_its_routes_without_a_controller_and_follows_the_next_one(tmp_path, workers):
     async def scene():
-        async with driven(tmp_path, workers) as (driver, url):
+        listen = f"127.0.0.1:{free_port()}"  # none that the kernel gives away while no driver has it
+        async with driven(tmp_path, workers, listen) as (driver, url):
             await driver.apply([route(inference=0.0)])
-            listen = driver.target
             await driver.__aexit__(None, None, None)
             alone = await asyncio.to_thread(ask, url, 20)
             async with EnvoyDriver(EnvoySettings(listen, ack_s=START_S), fleet_of(), SystemClock()) as second:

@@ -14,10 +14,11 @@ from paritas.controller.drivers.driver import Outcome
 from paritas.controller.drivers.worker_router import Dialect, WorkerRouterDriver, WorkerRouterSettings
 from paritas.errors import TransientError
 
-START_S = 60.0
+START_S, REQUEST_S = 150.0, 30.0  # the routers are Python programs that load much
 REQUESTS = 40
 
 pytestmark = [
+    pytest.mark.timeout(400),
     pytest.mark.skipif(why_not("routers") is not None, reason=str(why_not("routers"))),
     pytest.mark.parametrize("kind", list(Dialect)),
 ]
@@ -36,7 +37,7 @@ async def driven(folder, kind, workers, *, strangers=(), settle_s=60.0, **target
     urls = {name: f"http://{workers.address(name)}" for name in ("r0", "r1", "ref")} | targets
     fleet = fleet_of(targets=urls)
     with worker_router(folder, kind, [urls["r0"], urls["r1"], *strangers]) as url:
-        settings = WorkerRouterSettings(url, settle_s=settle_s)
+        settings = WorkerRouterSettings(url, request_s=REQUEST_S, settle_s=settle_s)
         async with WorkerRouterDriver(kind, settings, fleet, SystemClock()) as driver:
             await ready(driver)
             yield driver, url

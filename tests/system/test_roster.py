@@ -23,7 +23,7 @@ from paritas.errors import TransientError
 from paritas.records import Phase, Reason
 from paritas.wire import decode, origin_of
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 SELECTOR = "paritas.dev/inject=true"
 
 

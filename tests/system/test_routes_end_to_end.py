@@ -10,7 +10,7 @@ import pytest
 from system.flink_cluster import until
 from system.listener import Listener
 from system.parts import why_not
-from system.routes_scene import DEADLINE_S, INFERENCE, POLICY, REQUESTS, Scene, out, weights
+from system.routes_scene import CALL_S, DEADLINE_S, INFERENCE, POLICY, REQUESTS, Scene, out, weights
 
 from paritas.contracts.model import Operator, Requirement
 from paritas.controller.client import EscalationClient
@@ -20,7 +20,7 @@ from paritas.wire.sender import Sender
 
 pytestmark = [
     pytest.mark.skipif(why_not("routers") is not None, reason=str(why_not("routers"))),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
 ]
 
 HEALTHY = {"inference": 1.0}
@@ -76,7 +76,7 @@ def test_a_recorded_fault_moves_the_next_request_and_the_certificate_leads_back(
 
         recovered(scene, is_healthy, only="r2")
         assert set(scene.ask()) == set(INFERENCE)
-        with EscalationClient(scene.target) as client:
+        with EscalationClient(scene.target, timeout_s=CALL_S) as client:
             phases = {i.current.slice: i.current.after.value for i in client.incidents(include_closed=True)}
         assert phases == {"all": "resolved", "replica=r2": "resolved"}
         assert up.end() == 0
@@ -111,7 +111,7 @@ def test_a_silence_stops_the_move_and_its_end_lets_it_happen(folder):
         Scene(folder, limits=", lease: 3s") as scene,
         scene.up() as up,
         scene.envoy(),
-        EscalationClient(scene.target) as client,
+        EscalationClient(scene.target, timeout_s=CALL_S) as client,
     ):
         scene.ready(up)
         scene.until_routes(is_healthy)
@@ -144,7 +144,7 @@ def listening(scene, stack):
 
 def told(scene):
     """Ids of all events that the controller holds, by incident, in their order."""
-    with EscalationClient(scene.target) as client:
+    with EscalationClient(scene.target, timeout_s=CALL_S) as client:
         names = {i.current.incident_id for i in client.incidents(include_closed=True)}
         return {name: [t.event_id for t in client.history(name).transitions] for name in names}
 

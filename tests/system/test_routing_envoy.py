@@ -7,7 +7,7 @@ import pytest
 from free_ports import free_port
 from system.parts import why_not
 from system.router_process import Workers, ask, envoy
-from system.routes_scene import out
+from system.routes_scene import CALL_S, out
 
 from paritas.clock import NS_PER_S, SystemClock
 from paritas.collectors.dumps import ReadOptions, read_dump
@@ -84,8 +84,8 @@ def test_a_recorded_fault_moves_the_next_request_and_the_recovery_leads_back(tmp
     with (
         serving(config) as target,
         envoy(tmp_path, FLEET, places) as url,
-        EscalationClient(target) as client,
-        RouteAdmin(target) as admin,
+        EscalationClient(target, timeout_s=CALL_S) as client,
+        RouteAdmin(target, timeout_s=CALL_S) as admin,
     ):
         until(admin, lambda state: not out(state))
         assert set(ask(url, 50)) == {"r1", "r2"}
