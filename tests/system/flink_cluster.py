@@ -109,7 +109,7 @@ class FlinkCluster:
 
     def wait_for_slots(self, slots):
         """Return when so many slots are there."""
-        until(lambda: self.get("/overview").get("slots-total") == slots, timeout_s=90, what=self.logs)
+        until(lambda: self.get("/overview").get("slots-total") == slots, timeout_s=240, what=self.logs)
 
     def get(self, path):
         """What the REST interface answers; empty while it does not."""
@@ -147,8 +147,8 @@ class FlinkCluster:
             "rest.address": "127.0.0.1",
             "rest.port": self.rest_port,
             "rest.bind-address": "127.0.0.1",
-            "heartbeat.timeout": "5000",  # a killed task manager is noticed in seconds
-            "heartbeat.interval": "1000",
+            "heartbeat.timeout": "30000",  # a slow task manager is none that is lost
+            "heartbeat.interval": "1000",  # and a killed one is noticed by the second that cannot be told
             "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": "10",
             "restart-strategy.fixed-delay.delay": "1 s",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from system.control_process import Command
 from system.flink_setup import JAR_WORDS, ROOT, VENV
-from system.kafka_topics import read_topic
+from system.kafka_topics import read_topic, wait_for_ends_of_transactions
 
 from paritas.agent.eventlog.kafka_settings import TopicSettings
 from paritas.agent.eventlog.kafka_topic import ensure_topic
@@ -54,6 +54,7 @@ class Job:
         finally:
             self.process.kill()
         assert code == 0, self.log.read_text()[-4000:]
+        wait_for_ends_of_transactions(self.escalations)
         records, _ = read_topic(self.escalations)
         lines = [line for part in self.out.rglob("part-*") for line in part.read_text().splitlines()]
         assert len(lines) == 1

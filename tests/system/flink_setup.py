@@ -80,7 +80,7 @@ def _fetch_venv():
     if not (made / ".installed").exists():
         say(f"installing {FLINK} and paritas into {made} (1 GB, once, one to two minutes)")
         _run(
-            [sys.executable, "-m", "venv", "--clear", str(made)], timeout_s=120, what="a virtual environment"
+            [sys.executable, "-m", "venv", "--clear", str(made)], timeout_s=600, what="a virtual environment"
         )
         pip = [str(made / "bin/python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
         _run([*pip, "-c", str(PINS), FLINK, *PARITAS], timeout_s=1500, what=FLINK)

@@ -9,15 +9,15 @@ pytest.importorskip("kafka", reason="kafka-python is not installed (pip install 
 from system.control_process import Command
 from system.flink_job import environment
 from system.flink_setup import JAR_WORDS, VENV
-from system.kafka_topics import read_topic
+from system.kafka_topics import read_topic, wait_for_ends_of_transactions
 from system.recorded_records import recorded_traces, records_of
 from system.safe_kafka import named_topic, settings_file
 
 from paritas.agent.eventlog.kafka_shipper import KafkaShipper
 from paritas.contracts.load import load_named
 
-DEADLINE_S = 110
-pytestmark = pytest.mark.timeout(300)
+DEADLINE_S = 240
+pytestmark = pytest.mark.timeout(1200)
 
 
 @pytest.fixture
@@ -46,6 +46,7 @@ def test_source_and_sink_over_tls_and_scram(words, tmp_path):
         text for part in (tmp_path / "verdicts").rglob("part-*") for text in part.read_text().splitlines()
     ]
     assert json.loads(line)["contract"] == load_named("dense-bf16").digest
+    wait_for_ends_of_transactions(events)
     assert read_topic(events)[0]
 
 

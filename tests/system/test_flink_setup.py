@@ -11,14 +11,14 @@ from system.flink_setup import missing_tool
 SETUP = Path(__file__).with_name("flink_setup.py")
 NOWHERE = "http://127.0.0.1:1/simple"
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 
 
 def set_up(cache, **env):
     """Run the set-up with a cache of its own; returns (code, lines that it said)."""
     told = os.environ | {"PARITAS_CACHE": str(cache)} | env
     done = subprocess.run(
-        [sys.executable, str(SETUP)], env=told, capture_output=True, text=True, timeout=200, check=False
+        [sys.executable, str(SETUP)], env=told, capture_output=True, text=True, timeout=500, check=False
     )
     assert done.stdout == ""
     return done.returncode, done.stderr.splitlines()
