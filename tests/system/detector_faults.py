@@ -107,7 +107,7 @@ class Killer:
     MOMENTS = ("starting", "judging", "saved")
 
     def __init__(self, detector, random):
-        self.detector, self._random = detector, random
+        self.detector, self._random, self._deck = detector, random, []
         self.kills, self.waited_for_broker = Counter(), 0
         self.wrong = []
 
@@ -127,11 +127,17 @@ class Killer:
     def _run(self, stop):
         while not stop.is_set():
             self.detector.start()
-            moment = self._random.choice(self.MOMENTS)
+            moment = self._draw()
             while not (self._has_come(moment) or CLOCK.wait(stop, timeout_s=0.02)):
                 pass
             CLOCK.wait(stop, timeout_s=self._random.uniform(0.0, 0.7))
             self._end(moment, stop)
+
+    def _draw(self):
+        """A moment that has not been there yet; from the start when all have."""
+        if not self._deck:
+            self._deck = self._random.sample(self.MOMENTS, len(self.MOMENTS))
+        return self._deck.pop()
 
     def _has_come(self, moment):
         told = {"starting": True, "judging": self.detector.judges, "saved": self.detector.saved}
