@@ -19,6 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from engines.vllm_needs import why_vllm_cannot_run
 from part_setup import SetupError, give_name, one_at_a_time, pip_said, run_step, set_up, speaker
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +61,10 @@ PARTS = {
             "PyTorch, paritas (editable, with its agent and detectors), NVML bindings, test tools",
             5.2,
             "one to two minutes",
-            ((FOUNDATION, "nvidia-ml-py>=13", *TEST_TOOLS), ("-e", f"{ROOT}[detect,control,proxy,certify]")),
+            (
+                (FOUNDATION, "nvidia-ml-py>=13", *TEST_TOOLS),
+                ("-e", f"{ROOT}[detect,control,proxy,certify,sign]"),
+            ),
         ),
         Part(
             "trl",
@@ -139,7 +143,7 @@ def why_not_here(*names):
         return reason
     if Path(sys.prefix).resolve() != VENV.resolve():
         return f"real engines run in their own environment: {VENV / 'bin/python'} -m pytest tests/engines"
-    return None
+    return why_vllm_cannot_run() if "vllm" in names else None
 
 
 def ordered(names):

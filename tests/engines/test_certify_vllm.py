@@ -1,14 +1,16 @@
 """`paritas certify` against a real vLLM server: the healthy pair is quiet, and faults are named."""
 
 import pytest
-
-pytest.importorskip("vllm", reason="vLLM is not in this environment")
-
 from engines.certify_scenes import Desk, causes, changed_rope, judged, learned, rolled, violated
-from engines.vllm_scenes import START_S, environment, serving
+from engines.engines_setup import why_not_here
+from engines.vllm_scenes import environment, serving
 
 DRAWING = ("--samples", "8", "--max-tokens", "24", "--seed", "3")
-pytestmark = [pytest.mark.timeout(START_S), pytest.mark.usefixtures("one_thread")]
+pytestmark = [
+    pytest.mark.timeout(900),
+    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.skipif(bool(why_not_here("vllm")), reason=why_not_here("vllm") or ""),
+]
 
 
 @pytest.fixture(scope="module")
