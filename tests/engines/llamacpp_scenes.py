@@ -1,5 +1,6 @@
 """A real llama.cpp server, `paritas proxy` before it, both in processes of their own, and a trainer beside them."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ from tempfile import TemporaryFile
 
 from emitter_scenes import PATIENT_S, Agent, emitter_to, socket_path
 from engine_answers import HASHER
+from engines.vllm_scenes import PATIENT
 
 from paritas.clock import SystemClock
 from paritas.collectors.torch import Names, Stamp, TorchCollector
@@ -76,17 +78,26 @@ def proxied(upstream, folder, agent_path):
     program = str(Path(sys.executable).with_name("paritas"))
     command = [program, "proxy", "--listen", "127.0.0.1:0", "--upstream", upstream, "--run", "run"]
     command += ["--share", "1", "--agent", f"unix:{agent_path}", "--token-key", str(folder / "token.key")]
-    env = {name: value for name, value in os.environ.items() if not name.startswith("PARITAS_")}
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PARITAS_")} | PATIENT
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     with ended(process):
         lines = takewhile(lambda line: line not in ("", "ready\n"), iter(process.stdout.readline, None))
         told = dict(line.split(maxsplit=1) for line in lines if " " in line)
-        assert told["engine:"].startswith("llama.cpp"), told
-        yield told["listening:"].strip()
+        url = told["listening:"].strip()
+        while (engine := engine_behind(url)) == "unknown":
+            asyncio.run(asyncio.sleep(0.1))  # a proxy that serves may not have looked to its end yet
+        assert engine == "llama.cpp"
+        yield url
         process.terminate()
         out, err = process.communicate(timeout=START_S)
         assert (process.returncode, err) == (0, "")
         assert " + 0 dropped (none)" in out, out
+
+
+def engine_behind(url):
+    """What a proxy takes the server behind it for; what it is asked before it knows passes unobserved."""
+    with urllib.request.urlopen(f"{url}/paritas/healthz", timeout=START_S) as answer:
+        return json.load(answer)["engine"]
 
 
 def ask(url, path, body, **headers):

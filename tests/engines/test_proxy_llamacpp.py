@@ -10,7 +10,8 @@ from engine_answers import HASHER
 from engines.engines_setup import why_not_here
 from engines.llamacpp_scenes import NEUTRAL, SLOTS, Trainer, judged, rollouts, serving
 from engines.real_model import gguf_file
-from proxy_scenes import playing, replay, scene
+from engines.watched_engine import watching
+from proxy_scenes import playing
 
 from paritas.collectors.openai import Engine
 from paritas.collectors.openai.columns import Doubt
@@ -73,10 +74,6 @@ async def both(s, engine, path, asked):
         [{name: value for name, value in (one or {}).items() if name not in CHANGING} for one in answers]
         for answers in [await ask(s, url, path, asked) for url in (engine, s.url)]
     ]
-
-
-def watching(engine, **named):
-    return scene(replay(b""), engine=None, base=engine, **named)
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])

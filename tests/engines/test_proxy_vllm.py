@@ -1,64 +1,34 @@
 """The proxy before a real vLLM: clients see what they see without it, and the traces are whole."""
 
-import asyncio
 import json
-import os
-import subprocess
-import sys
-from tempfile import TemporaryFile
 
 import numpy as np
 import pytest
-
-pytest.importorskip(
-    "vllm", reason="real vLLM is not in this environment: tests/engines/engines_setup.py vllm"
-)
-pytest.importorskip("aiohttp", reason="the proxy needs paritas[proxy]")
-
 from engine_answers import HASHER
-from engines.vllm_scenes import is_up
-from free_ports import free_port
-from proxy_scenes import playing, replay, scene
+from engines.engines_setup import why_not_here
+from engines.vllm_scenes import environment, joined, serving
+from engines.watched_engine import watching
+from proxy_scenes import playing
 
 from paritas.collectors.openai import Engine
 from paritas.collectors.openai.streams import EventCutter, data_of
 from paritas.records import LogprobSemantics, TokenStatus
 
-START_S = 600
+pytestmark = [
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(bool(why_not_here("vllm")), reason=why_not_here("vllm") or ""),
+]
+
 CHANGING = ("id", "created", "metrics", "request_id")  # differ from request to request
 PROMPT = "The capital of France is"
 
 
 @pytest.fixture(scope="module")
-def engine(small_model):
+def engine(small_model, tmp_path_factory):
     """The address of a vLLM that serves the real small model."""
-    port = free_port()
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(small_model)]
-    command += [
-        "--served-model-name",
-        "smol",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        "--dtype",
-        "bfloat16",
-    ]
-    command += ["--max-model-len", "512", "--enforce-eager"]
-    settings = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_SERVER_DEV_MODE": "1"}
-    url = f"http://127.0.0.1:{port}"
-    with TemporaryFile("w+") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **settings})
-        try:
-            while not is_up(url):
-                if process.poll() is not None:
-                    log.seek(0)
-                    pytest.fail(log.read()[-4000:])
-                asyncio.run(asyncio.sleep(1.0))  # an engine tells nobody when it is ready
-            yield url
-        finally:
-            process.terminate()
-            process.wait(START_S)
+    folder = tmp_path_factory.mktemp("engine")
+    with serving(small_model, folder, environment(folder)) as served:
+        yield served.url
 
 
 async def ask(session, url, path, asked):
@@ -75,7 +45,7 @@ async def ask(session, url, path, asked):
 
 def lasting(answers):
     """What must be the same with and without the proxy."""
-    return [{name: value for name, value in one.items() if name not in CHANGING} for one in answers]
+    return {name: value for name, value in joined(answers).items() if name not in CHANGING}
 
 
 def told_text(answers):
@@ -103,15 +73,13 @@ CHAT = (
 )
 
 
-@pytest.mark.timeout(START_S)
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("route", [COMPLETION, CHAT], ids=["completions", "chat"])
 def test_clients_see_no_difference_and_traces_are_whole(engine, route, stream):
     path, asked = route
 
     async def steps():
-        async with scene(replay(b""), engine=None, base=engine, top_k=2) as s:
-            await s.proxy.look()  # to its end: the first /server_info takes seconds
+        async with watching(engine, top_k=2) as s:
             assert (s.proxy.facts.engine, s.proxy.facts.semantics) == (Engine.VLLM, LogprobSemantics.RAW)
             assert s.proxy.facts.kernel.dtype == "bfloat16"
             body = {**asked, "stream": stream}
@@ -120,9 +88,7 @@ def test_clients_see_no_difference_and_traces_are_whole(engine, route, stream):
             assert told_text(through) == told_text(straight)
             if not stream:
                 assert lasting(through) == lasting(straight)
-            keys = [
-                [set(choice) for one in told for choice in one["choices"]] for told in (straight, through)
-            ]
+            keys = [[set(choice) for choice in joined(told)["choices"]] for told in (straight, through)]
             assert keys[0] == keys[1]
             assert all(choice["logprobs"] is None for one in through for choice in one["choices"])
             (trace,) = await s.traces()
@@ -131,9 +97,10 @@ def test_clients_see_no_difference_and_traces_are_whole(engine, route, stream):
             assert set(trace.status.tolist()) == {TokenStatus.VALID}
             assert (trace.token != 0).all()
             assert trace.top.logprob.shape == (16, 2)
-            # Greedy: the sampled token is the most likely one, and no log-probability is below its rival's.
-            assert (trace.top.token[:, 0] == trace.token).mean() > 0.9
-            assert (trace.logprob >= trace.top.logprob[:, 1] - 1e-6).all()
+            # Greedy: the sampled token is the most likely one, or as likely; logits of bfloat16 tie now and then.
+            assert trace.logprob == pytest.approx(trace.top.logprob[:, 0], abs=1e-6)
+            is_tied = trace.logprob - trace.top.logprob[:, 1] < 1e-6
+            assert (trace.top.token[:, 0] == trace.token)[~is_tied].all()
             assert not s.proxy.tally.doubts
             if stream:
                 assert trace.timings.ttft_s > 0
@@ -144,12 +111,11 @@ def test_clients_see_no_difference_and_traces_are_whole(engine, route, stream):
     playing(steps())
 
 
-@pytest.mark.timeout(START_S)
 def test_what_a_client_asked_for_stays(engine):
     path, asked = COMPLETION
 
     async def steps():
-        async with scene(replay(b""), engine=None, base=engine) as s:
+        async with watching(engine) as s:
             body = {**asked, "logprobs": 3, "return_token_ids": True}
             straight, through = [(await ask(s.session, url, path, body))[0] for url in (engine, s.url)]
             assert lasting([through]) == lasting([straight])
@@ -160,7 +126,6 @@ def test_what_a_client_asked_for_stays(engine):
     playing(steps())
 
 
-@pytest.mark.timeout(START_S)
 @pytest.mark.parametrize("max_tokens", [0, 4])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 def test_an_echoed_prompt_stays(engine, stream, max_tokens):
@@ -168,7 +133,7 @@ def test_an_echoed_prompt_stays(engine, stream, max_tokens):
     path, asked = COMPLETION
 
     async def steps():
-        async with scene(replay(b""), engine=None, base=engine) as s:
+        async with watching(engine) as s:
             body = {**asked, "echo": True, "logprobs": 1, "max_tokens": max_tokens, "stream": stream}
             straight, through = [await ask(s.session, url, path, body) for url in (engine, s.url)]
             assert lasting(through) == lasting(straight)
@@ -180,12 +145,11 @@ def test_an_echoed_prompt_stays(engine, stream, max_tokens):
     playing(steps())
 
 
-@pytest.mark.timeout(START_S)
 def test_an_engine_error_is_the_engines(engine):
     path, asked = COMPLETION
 
     async def steps():
-        async with scene(replay(b""), engine=None, base=engine) as s:
+        async with watching(engine) as s:
             status, _, body = await s.post(path, {**asked, "logprobs": 50})
             assert (status, json.loads(body)["error"]["type"]) == (400, "BadRequestError")
 

@@ -4,6 +4,7 @@ import importlib.metadata
 import json
 import socket
 import threading
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from engines.vllm_scenes import (
     HASHER,
     QUESTIONS,
     environment,
+    joined,
     laws,
     offline,
     serving,
@@ -32,6 +34,9 @@ pytestmark = [
 ]
 
 ONE_PROCESS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
+# Two samples of one request reach an engine in another process one after the other: whether its first step has both
+# is chance, and what one batch computes is not, to the bit, what two do.
+ONE_AT_A_TIME = {"max_num_seqs": 1}
 
 
 @pytest.fixture(scope="module")
@@ -127,9 +132,10 @@ def test_the_most_likely_tokens_are_kept_beside_what_was_sampled(library):
     assert traces["3"].top is None
     assert traces["4"].top.logprob.shape == (24, 3)
     assert traces["0"].top.logprob.shape == (24, 2)
-    # Greedy; logits of bfloat16 tie now and then.
-    assert (traces["0"].top.token[:, 0] == traces["0"].token).mean() > 0.8
-    assert (traces["0"].top.logprob[:, 0] == traces["0"].logprob).all()
+    greedy = traces["0"]
+    assert (greedy.top.logprob[:, 0] == greedy.logprob).all()
+    is_tied = greedy.top.logprob[:, 0] == greedy.top.logprob[:, 1]  # logits of bfloat16 are, now and then
+    assert (greedy.top.token[:, 0] == greedy.token)[~is_tied].all()
 
 
 def test_a_trace_tells_how_it_was_sampled_and_by_which_kernel(library):
@@ -163,7 +169,8 @@ class Garbage(threading.Thread):
                 return
             self.kept.append(peer)
             if self._answers:
-                peer.sendall(b"\x00garbage\r\n\r\n" * 100)
+                with suppress(OSError):  # who asked waits for a moment only, and has gone
+                    peer.sendall(b"\x00garbage\r\n\r\n" * 100)
                 peer.close()
 
     def close(self):
@@ -184,7 +191,8 @@ HURRIED = {
 def plain_answers(small_model, prompts, tmp_path_factory):
     """What the same program gets without us, with the engine core in its own process."""
     folder = tmp_path_factory.mktemp("plain")
-    asked = {"engine": {"model": str(small_model), **ENGINE}, "batches": kinds(prompts)}
+    engine = {"model": str(small_model), **ENGINE, **ONE_AT_A_TIME}
+    asked = {"engine": engine, "batches": kinds(prompts)}
     return asked, offline(folder, asked, environment(folder))[0]
 
 
@@ -212,7 +220,8 @@ class Mortal(Agent):
 
     def _append(self, record):
         super()._append(record)
-        threading.Thread(target=self.__exit__, daemon=True).start()
+        if len(self.records) == 1:
+            threading.Thread(target=self.__exit__, daemon=True).start()
 
 
 def test_an_agent_that_dies_on_the_way_changes_nothing_either(plain_answers, tmp_path):
@@ -259,22 +268,22 @@ CHANGING = ("id", "created", "request_id")
 def lasting(body):
     """What of an answer is the same each time it is asked."""
     if body.lstrip().startswith(b"{"):
-        events = [json.loads(body)]
+        told = json.loads(body)
     else:
-        events = [data_of(event) for event in EventCutter().feed(body)]
-    return [
-        {name: value for name, value in one.items() if name not in CHANGING} if isinstance(one, dict) else one
-        for one in events
-    ]
+        *events, end = EventCutter().feed(body)
+        assert end == b"data: [DONE]\n\n"
+        told = joined(data_of(event) for event in events)
+    return {name: value for name, value in told.items() if name not in CHANGING}
 
 
 def test_a_server_answers_the_same_and_its_traces_are_whole(small_model, tmp_path):
-    with serving(small_model, tmp_path, environment(tmp_path)) as server:
+    options = ("--max-num-seqs", "1")  # as ONE_AT_A_TIME
+    with serving(small_model, tmp_path, environment(tmp_path), *options) as server:
         plain = [server.ask(*route) for route in ROUTES]
     plain_code = server.code
     with socket_path() as path, Agent(path) as agent:
         env = environment(tmp_path, PARITAS_AGENT=f"unix:{path}", PARITAS_SHARE="1")
-        with serving(small_model, tmp_path, env) as server:
+        with serving(small_model, tmp_path, env, *options) as server:
             watched = [server.ask(*route) for route in ROUTES]
             named = {
                 "x-paritas-sequence-id": "s-1",

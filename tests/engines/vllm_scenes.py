@@ -8,6 +8,8 @@ import sys
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
+from functools import reduce
+from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -29,7 +31,17 @@ ENGINE = {
     "enforce_eager": True,
     "seed": 0,
 }
-CPU = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_SERVER_DEV_MODE": "1"}
+CPU = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_SERVER_DEV_MODE": "1",
+    "VLLM_NO_USAGE_STATS": "1",  # they go to a server outside
+    # Bound to cores, every engine here would be on the same ones; several threads would wait for each other.
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",
+}
+# An agent here shares its cores with an engine.
+PATIENT = {"PARITAS_TIMEOUT_S": "60", "PARITAS_RETRY_FOR_S": "60"}
 QUESTIONS = (
     "The capital of France is",
     "def fibonacci(n):",
@@ -56,10 +68,8 @@ def environment(folder, **variables):
     (found / "METADATA").write_text("Metadata-Version: 2.1\nName: paritas-vllm-entry\nVersion: 0\n")
     (found / "entry_points.txt").write_text(f"[{GROUP}]\n{ENTRY}\n")
     (folder / "token.key").write_bytes(KEY)
-    # An agent here shares its cores with an engine.
-    patient = {"PARITAS_TIMEOUT_S": "60", "PARITAS_RETRY_FOR_S": "60"}
     named = {"PARITAS_RUN_ID": "run", "PARITAS_TOKEN_KEY_FILE": str(folder / "token.key")}
-    ours = patient | named | variables
+    ours = PATIENT | named | variables
     return told | ours | {"PYTHONPATH": str(folder / "entry")}
 
 
@@ -127,6 +137,30 @@ def serving(model, folder, env, *options):
         finally:
             process.kill()
             process.wait(START_S)
+
+
+def joined(chunks):
+    """The answer that a stream adds up to: how many tokens a chunk holds depends on who is slower, vLLM or its client."""
+    return reduce(_continued, chunks, {"choices": []})
+
+
+def _continued(before, chunk):
+    pairs = zip_longest(before["choices"], chunk["choices"], fillvalue={})
+    return {**before, **chunk, "choices": [_grown(*pair) for pair in pairs]}
+
+
+def _grown(before, after):
+    return {name: _more(name, before.get(name), after.get(name)) for name in {**before, **after}}
+
+
+def _more(name, before, after):
+    """Texts and lists grow; of the rest, what was said last stands."""
+    if before is None or after is None:
+        return after if before is None else before
+    if isinstance(after, dict):
+        return _grown(before, after)
+    is_growing = isinstance(after, list) or name in ("text", "content")
+    return before + after if is_growing else after
 
 
 def laws(model, rows, *, temperature=1.0):
