@@ -3,10 +3,24 @@
 make test-engines        or: .cache/engines-venv/bin/python -m pytest tests/engines
 """
 
+import os
+
 import pytest
 from engines.engines_setup import why_not_here
 
 REASON = why_not_here("torch", "trl")
+TEST_S = 600  # where a test names no time: the first makes the model, beside a busy engine
+
+
+def pytest_configure():
+    """Every model is on the disk; a slow network is not asked about it."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TEST_S))
 
 
 def pytest_ignore_collect(collection_path):

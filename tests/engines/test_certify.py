@@ -14,7 +14,6 @@ from engines.certify_scenes import (
     violated,
 )
 from engines.quantized_model import quantized_dir, why_not_made
-from engines.vllm_scenes import START_S
 
 from paritas.collectors.kernels import parse_spec
 from paritas.collectors.kernels.hf import open_model
@@ -22,7 +21,7 @@ from paritas.records import Role
 
 DRAWING = ("--samples", "4", "--max-tokens", "24", "--seed", "3")
 FLASH = "aten::_scaled_dot_product_flash_attention_for_cpu"
-pytestmark = [pytest.mark.timeout(START_S), pytest.mark.usefixtures("one_thread")]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("one_thread")]
 
 # Every kernel against the same weights in float32: least and most of the exact total variation.
 LADDER = {

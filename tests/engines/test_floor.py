@@ -5,7 +5,6 @@ import json
 
 import numpy as np
 import pytest
-from engines.vllm_scenes import START_S
 
 from paritas.cli import main
 from paritas.collectors.kernels import Answer, Ask, LocalScorer, parse_spec
@@ -29,7 +28,7 @@ PROMPTS = (
     "def mean(values):\n    return sum",
 )
 DRAWING = ("--samples", "2", "--max-tokens", "8", "--batch-sizes", "1,4", "--seed", "2")
-pytestmark = [pytest.mark.timeout(START_S), pytest.mark.usefixtures("one_thread")]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("one_thread")]
 
 
 @pytest.fixture
@@ -61,8 +60,16 @@ def signed(folder, capsys):
     return json.loads(capsys.readouterr().out)
 
 
+def one_row_is_another_kernel(folder):
+    """Whether one row goes through other code than four: with some instruction sets it does not."""
+    model = open_model(parse_spec(f"hf:{folder},dtype=bfloat16", Role.INFERENCE))
+    ids = model.encode(PROMPTS[0], ())
+    alone, among = (model.start(np.stack([ids] * rows))[0] for rows in (1, 4))
+    return not np.array_equal(alone, among)
+
+
 @pytest.mark.parametrize(("role", "size"), [("inference", "batch_size"), ("train", "micro_batch")])
-def test_a_kernel_in_bfloat16_drifts_from_itself_a_little(measured, capsys, role, size):
+def test_a_kernel_in_bfloat16_drifts_from_itself_a_little(measured, capsys, small_model, role, size):
     folder, (one, other) = measured(role, "bfloat16")
     floor = signed(folder, capsys)
     assert floor["varied"] == {f"extra.{size}": ["1", "4"]}
@@ -72,9 +79,7 @@ def test_a_kernel_in_bfloat16_drifts_from_itself_a_little(measured, capsys, role
     assert tv["units"] == len(one) == len(other) == 6
     exact = np.concatenate([row["exact"]["tv"] for row in other])
     assert 0.0 <= exact.mean() < 0.04
-    if (
-        role == "inference"
-    ):  # one row at a time takes other code than four; of a trainer's many rows a CPU may not
+    if role == "inference" and one_row_is_another_kernel(small_model):
         assert min(tv["estimate"], exact.mean()) > 0.0
     assert [row["token_ids"] for row in one] == [row["token_ids"] for row in other]
 
