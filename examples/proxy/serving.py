@@ -46,7 +46,7 @@ SAMPLING = {"temperature": {"temperature": 0.6}, "top-p": {"top_p": 0.8}}
 FAULTS = (*SAMPLING, "stale")
 PARITAS = Path(sys.executable).with_name("paritas")
 START_S, CLIENTS = 300.0, 8
-LINGER_S = 5.0  # sending takes 0.2 s, judging the last of it a second of silence; cores are shared
+LINGER_S = 10.0  # sending takes 0.2 s, judging the last of it a second of silence; cores are shared
 
 
 def arguments() -> argparse.Namespace:
@@ -127,7 +127,7 @@ def proxied(upstream: str, folder: Path, asked: argparse.Namespace) -> Iterator[
     words += ["--run", "serving", "--share", 1, "--top-k", 1]
     words += ["--semantics", law_of(asked)]  # vLLM tells it by itself only with VLLM_SERVER_DEV_MODE=1
     with process(*words) as running:
-        wait_until(lambda: answers(f"http://{url}/paritas/healthz"), running, "paritas proxy")
+        wait_until(lambda: knows_engine(f"http://{url}/paritas/healthz"), running, "paritas proxy")
         yield f"http://{url}"
         threading.Event().wait(LINGER_S)  # its emitter sends within 0.2 s
 
@@ -141,6 +141,16 @@ def free_port() -> int:
 def answers(url: str) -> bool:
     with suppress(urllib.error.URLError, OSError, http.client.HTTPException):
         return urllib.request.urlopen(url, timeout=2).status == 200  # noqa: S310 -- an address of ours
+    return False
+
+
+def knows_engine(url: str) -> bool:
+    """Whether a proxy knows what it stands before; what it is asked sooner passes unobserved."""
+    with (
+        suppress(urllib.error.URLError, OSError, http.client.HTTPException),
+        urllib.request.urlopen(url, timeout=2) as answer,  # noqa: S310 -- an address of ours
+    ):
+        return bool(json.load(answer)["engine"] != "unknown")
     return False
 
 

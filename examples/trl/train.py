@@ -34,8 +34,8 @@ PROMPTS = (
     "To make bread you need",
 )
 PARITAS = Path(sys.executable).with_name("paritas")
-START_S = 60.0
-LINGER_S = 5.0  # sending takes 0.2 s, judging the last of it a second of silence; cores are shared
+START_S = 120.0
+LINGER_S = 10.0  # sending takes 0.2 s, judging the last of it a second of silence; cores are shared
 
 
 def arguments() -> argparse.Namespace:
