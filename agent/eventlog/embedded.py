@@ -9,7 +9,7 @@
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -190,11 +190,10 @@ class EmbeddedLog(Closing):
                 stack.enter_context(self._sync)
             self._settings, self._stack = settings, stack.pop_all()
 
-    def _open(self, layout: Layout, bulk: WriterSettings, clock: Clock) -> list[SegmentWriter]:
-        return [
-            SegmentWriter(layout.partition(n), bulk, clock=clock, on_gap=partial(self._remember, n))
-            for n in range(layout.partitions)
-        ]
+    def _open(self, layout: Layout, bulk: WriterSettings, clock: Clock) -> Iterator[SegmentWriter]:
+        """One after the other: each is entered, and so closed if a later one cannot be opened."""
+        for n in range(layout.partitions):
+            yield SegmentWriter(layout.partition(n), bulk, clock=clock, on_gap=partial(self._remember, n))
 
     def _remember(self, partition: int, seqs: range, reason: GapReason) -> None:
         self._gaps.append(pack_gap(Gap(partition, seqs.start, seqs.stop - 1, reason)))

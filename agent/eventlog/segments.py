@@ -119,7 +119,11 @@ class SegmentScanner:
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
         self._fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
-        self.header = read_header(self._fd)
+        try:
+            self.header = read_header(self._fd)
+        except OSError:  # a folder of that name, a disk that fails
+            self.close()
+            raise
         self.at_byte = self.good_end_byte = FILE_HEADER_BYTES
         self.next_seq = segment.first_seq
         self._room = memoryview(bytearray(READ_BYTES))  # read into again and again: fresh pages cost more

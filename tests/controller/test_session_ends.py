@@ -130,9 +130,11 @@ def test_a_wrong_first_message_is_refused(server):
 
 def test_a_start_that_does_not_come_is_refused(tmp_path):
     with serving(config(tmp_path, start_s=0.05)) as target, stub(target) as service:
-        call = service.Subscribe(iter(threading.Event().wait, None), timeout=30)
+        silent = threading.Event()
+        call = service.Subscribe(iter(silent.wait, True), timeout=30)
         with pytest.raises(grpc.RpcError) as caught:
             next(call)
+        silent.set()  # or gRPC's thread would wait for ever
         assert caught.value.details() == "start: did not come within 0.05 s"
 
 

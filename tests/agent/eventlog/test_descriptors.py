@@ -7,10 +7,19 @@ from pathlib import Path
 import pytest
 from segment_files import payload, read_from
 
-from paritas.agent.eventlog import GroupSync, SegmentLimits, SegmentWriter, SyncMode, WriterSettings
+from paritas.agent.eventlog import (
+    EmbeddedLog,
+    GroupSync,
+    LogSettings,
+    SegmentLimits,
+    SegmentWriter,
+    SyncMode,
+    WriterSettings,
+)
 from paritas.agent.eventlog.frames import FRAME_HEADER_BYTES
 from paritas.agent.eventlog.segments import FILE_HEADER_BYTES
 from paritas.clock import ManualClock, SystemClock
+from paritas.errors import UsageError
 
 TWO_A_SEGMENT = FILE_HEADER_BYTES + 2 * (FRAME_HEADER_BYTES + len(payload(0)))
 
@@ -52,6 +61,18 @@ def test_what_could_not_be_synced_is_synced_next_time(tmp_path):
         assert (descriptors(tmp_path), writer.unsynced_bytes) == (1, 0)  # the segment appended to
     assert descriptors(tmp_path) == 0
     assert read_from(tmp_path)[0] == list(range(5))
+
+
+def test_a_log_that_cannot_be_opened_leaves_none_behind(tmp_path):
+    settings = LogSettings(partitions=2, sync=SyncMode.NONE)
+    with EmbeddedLog(tmp_path, settings, clock=ManualClock()):
+        pass
+    segment = next((tmp_path / "partition-0001").glob("*.seg"))
+    segment.unlink()
+    segment.mkdir()
+    with pytest.raises(UsageError, match="Is a directory"):
+        EmbeddedLog(tmp_path, settings, clock=ManualClock())
+    assert descriptors(tmp_path) == 0
 
 
 def test_the_sync_thread_outlives_it():
