@@ -174,8 +174,9 @@ def test_the_schema_of_compose_takes_the_file(tmp_path):
 )
 def test_podman_compose_resolves_the_file(profiles, count):
     asked = [word for profile in profiles for word in ("--profile", profile)]
+    program = [tool("podman-compose"), "--dry-run"]  # else it wants to find podman first
     done = subprocess.run(
-        [tool("podman-compose"), "-f", FILE, *asked, "config", "--services"],
+        [*program, "-f", FILE, *asked, "config", "--services"],
         capture_output=True,
         text=True,
         check=False,
