@@ -1,6 +1,7 @@
 """`paritas scrape` as a user runs it, before a real HTTP server that replays what a vLLM told."""
 
 import http.server
+import socket
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,10 @@ def test_what_is_wrong_is_said():
     with serving(Engine) as url:
         other = run("scrape", "--url", url + "/page")
         missing = run("scrape", "--url", url + "/none")
-    nobody = run("scrape", "--url", url)
+    with socket.socket() as closed:  # bound, so that nobody else listens there meanwhile
+        closed.bind(("127.0.0.1", 0))
+        silent = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        nobody = run("scrape", "--url", silent)
     assert other.returncode == 64
     assert other.stderr.startswith("[usage] this is no text of Prometheus metrics: ")
     hint = "\n  hint: is the engine up, and does it tell metrics?\n"
@@ -58,7 +62,7 @@ def test_what_is_wrong_is_said():
     )
     assert (nobody.returncode, nobody.stderr) == (
         1,
-        f"[transient] {url}/metrics: Connection refused{hint}",
+        f"[transient] {silent}/metrics: Connection refused{hint}",
     )
 
 
