@@ -5,7 +5,7 @@ import pytest
 from left_sockets import pytest_runtest_setup, pytest_sessionfinish  # noqa: F401
 
 # Clusters, brokers and containers: what is waited for has deadlines of its own, and they say more.
-LIMIT_S = 600
+LIMIT_S = 900
 
 
 def pytest_itemcollected(item):

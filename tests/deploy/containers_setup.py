@@ -99,7 +99,7 @@ def _run_one():
 def build(target: str) -> str:
     """Return the image of this content and target; builds it if it is not there."""
     tag = image(target)
-    if not has_image(tag):
+    if not (has_image(tag) and sbom(target).exists()):  # a build that was cut off may have come so far
         say(f"building {tag} (half a minute, once for this content)")
         words = ["--target", target, "--base", BASE, "--tag", tag, "--wheels", CACHE / "wheels"]
         run(BUILD, *words, "--sbom", sbom(target))
@@ -114,7 +114,7 @@ def image(target: str) -> str:
 
 def sbom(target: str) -> Path:
     """Return where the SBOM of that image was written."""
-    return HOME / f"sbom-{target}.cdx.json"
+    return HOME / f"sbom-{target}-{_content()}.cdx.json"
 
 
 def run(*command, within=(), timeout_s=STEP_S) -> str:
@@ -190,11 +190,13 @@ def _make_base():
 
 
 def _forget_others(target, tag):
-    """Remove images of former contents, so that the store does not grow with every edit."""
+    """Remove images of former contents and their SBOMs, so that the store does not grow with every edit."""
     names = run("podman", "images", "--format", "{{.Repository}}:{{.Tag}}").split()
     for name in names:
         if name.startswith(f"localhost/paritas-test-{target}:") and name != tag:
             run("podman", "rmi", "-f", name)
+    for file in set(HOME.glob(f"sbom-{target}-*")) - {sbom(target)}:
+        file.unlink()
 
 
 def main():

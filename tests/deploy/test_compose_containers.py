@@ -177,7 +177,7 @@ def test_the_fault_of_the_second_act_reaches_a_person(project):
         found.update(json.loads(line)["current"]["slice"] for line in lines)
         return "replica=r2" in found
 
-    wait_until(is_told, "the controller is told of the replica")
+    wait_until(is_told, "the controller is told of the replica", deadline_s=300.0)
     assert not {"replica=r0", "replica=r1", "replica=r3"} & found
 
 

@@ -36,6 +36,7 @@ BOARDS = ROOT / "deploy" / "grafana"
 JOBS = {"agent": "paritas-agent", "controller": "paritas-controller", "detectors": "paritas-detectors"}
 SEQUENCES = 48  # of one pass
 PASSES = 15  # of one act, two seconds each: long enough to look into the healthy one
+ACT_S = 300.0  # in which an act is over however busy the machine: its passes take longer then
 # Nothing of this kind runs here, or happens in a stack that is well: their panels may be empty.
 ABSENT = re.compile(
     r"paritas_((proxy|refit|roster|operator)_|control_(router_|route_changes|route_decisions|topic_))"
@@ -184,9 +185,9 @@ class Walk:
 def walk(api, made):
     """Let the acts pass; the controller is killed last."""
     seen = Walk()
-    wait_until(lambda: judged(api) >= 3 * SEQUENCES, "three healthy passes are judged")
+    wait_until(lambda: judged(api) >= 3 * SEQUENCES, "three healthy passes are judged", deadline_s=ACT_S)
     seen.healthy, seen.judged = (api.alerts("firing"), api.alerts("pending")), judged(api)
-    wait_until(lambda: {"mean-ratio", "ratio-tail"} <= violated(api), "the fault alerts")
+    wait_until(lambda: {"mean-ratio", "ratio-tail"} <= violated(api), "the fault alerts", deadline_s=ACT_S)
     wait_until(lambda: "replica=r2" in incidents(made), "a person sees the replica")
     seen.fault, seen.slices = api.get("alerts")["alerts"], incidents(made)
     wait_until(lambda: api.query("paritas_control_incidents"), "the page shows the incidents")
