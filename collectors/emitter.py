@@ -33,7 +33,7 @@ __all__ = ["Emitter", "EmitterDrop", "EmitterReading"]
 
 NO_RESOURCE: Mapping[str, str] = MappingProxyType({})
 NS_PER_S = 1_000_000_000
-LOADING_S = 30.0  # longest wait before a fork for imports under way; the child would hang at its first
+LOADING_S = 10.0  # longest wait before a fork for imports under way; the child would hang at its first
 USUAL = EmitterLimits()
 
 
