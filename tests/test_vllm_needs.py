@@ -43,7 +43,7 @@ def test_missing_headers_are_named(machine):
 
 def test_little_memory(machine):
     (machine.parent / "meminfo").write_text("MemAvailable: 4000000 kB\n")
-    expected = "tests with vLLM take 12.0 GB of memory, 4.1 GB are free"
+    expected = "tests with vLLM take 15.0 GB of memory, 4.1 GB are free"
     assert vllm_needs.why_vllm_cannot_run() == expected
 
 
@@ -51,7 +51,7 @@ def test_little_memory(machine):
 def test_little_left_in_a_container(machine, names):
     for name, size in zip(names, (16 * GIB, 13 * GIB), strict=True):
         (machine / name).write_text(f"{size}\n")
-    expected = "tests with vLLM take 12.0 GB of memory, 3.2 GB are free"
+    expected = "tests with vLLM take 15.0 GB of memory, 3.2 GB are free"
     assert vllm_needs.why_vllm_cannot_run() == expected
 
 

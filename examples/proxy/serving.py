@@ -45,7 +45,7 @@ PROMPTS = (
 SAMPLING = {"temperature": {"temperature": 0.6}, "top-p": {"top_p": 0.8}}
 FAULTS = (*SAMPLING, "stale")
 PARITAS = Path(sys.executable).with_name("paritas")
-START_S, CLIENTS = 300.0, 8
+START_S, CLIENTS = 600.0, 8
 LINGER_S = 10.0  # sending takes 0.2 s, judging the last of it a second of silence; cores are shared
 
 

@@ -7,7 +7,7 @@ from engines.vllm_scenes import environment, serving
 
 DRAWING = ("--samples", "8", "--max-tokens", "24", "--seed", "3")
 pytestmark = [
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
     pytest.mark.usefixtures("one_thread"),
     pytest.mark.skipif(bool(why_not_here("vllm")), reason=why_not_here("vllm") or ""),
 ]

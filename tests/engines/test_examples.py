@@ -13,7 +13,7 @@ from engines.engines_setup import why_not_here
 from engines.vllm_scenes import environment, serving
 
 pytestmark = [
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
     pytest.mark.skipif(bool(why_not_here("vllm")), reason=why_not_here("vllm") or ""),
 ]
 
@@ -62,7 +62,7 @@ def running(name, model, folder, *words):
 def printed(name, model, folder, *words):
     """What an example prints, after it ended well."""
     with running(name, model, folder, *words) as process:
-        output, _ = process.communicate(timeout=600)
+        output, _ = process.communicate(timeout=1500)
     assert process.returncode == 0, (folder / "stderr").read_text()[-4000:]
     return output
 
@@ -77,31 +77,6 @@ def account(output):
 def causes(output):
     """What subscribers were told."""
     return set(re.findall(r"looks like (\w+)", output))
-
-
-@pytest.fixture(scope="module")
-def users_server(small_model, tmp_path_factory):
-    """Words that name a server which runs already."""
-    folder = tmp_path_factory.mktemp("server")
-    with serving(small_model, folder, environment(folder) | {"OMP_NUM_THREADS": "1"}) as server:
-        yield "--url", server.url, "--name", "smol"
-
-
-def test_serving_healthy_is_quiet(small_model, users_server, tmp_path):
-    output = printed(
-        "proxy/serving.py", small_model, tmp_path, *users_server, "--requests", 24, "--tokens", 24
-    )
-    assert "24 traces accepted = 24 delivered + 0 dropped" in output
-    # Two traces a sequence, and the time of each step: the scorer takes one sequence a step.
-    assert account(output) == (2 * 24 + 24, "24 paired", 0)
-
-
-@pytest.mark.parametrize(("fault", "cause"), [("temperature", "wrong_law"), ("stale", "stale_weights")])
-def test_serving_faults_are_named(small_model, users_server, tmp_path, fault, cause):
-    output = printed("proxy/serving.py", small_model, tmp_path, *users_server, *FEW, "--fault", fault)
-    assert cause in causes(output)
-    _, sequences, escalations = account(output)
-    assert (sequences, escalations > 0) == ("24 paired", True)
 
 
 def test_serving_with_a_server_of_its_own_names_a_truncated_support(small_model, tmp_path):
@@ -143,3 +118,28 @@ def test_weights_that_were_lost_on_the_way_are_found_in_the_numbers(few_layers, 
     _, sequences, escalations = account(output)
     assert sequences == f"{STEPS * GROUP * PROMPTS} paired"
     assert escalations > 0
+
+
+@pytest.fixture(scope="module")
+def users_server(small_model, tmp_path_factory):
+    """Words that name a server which runs already; last, as it holds its memory to the end of the module."""
+    folder = tmp_path_factory.mktemp("server")
+    with serving(small_model, folder, environment(folder) | {"OMP_NUM_THREADS": "1"}) as server:
+        yield "--url", server.url, "--name", "smol"
+
+
+def test_serving_healthy_is_quiet(small_model, users_server, tmp_path):
+    output = printed(
+        "proxy/serving.py", small_model, tmp_path, *users_server, "--requests", 24, "--tokens", 24
+    )
+    assert "24 traces accepted = 24 delivered + 0 dropped" in output
+    # Two traces a sequence, and the time of each step: the scorer takes one sequence a step.
+    assert account(output) == (2 * 24 + 24, "24 paired", 0)
+
+
+@pytest.mark.parametrize(("fault", "cause"), [("temperature", "wrong_law"), ("stale", "stale_weights")])
+def test_serving_faults_are_named(small_model, users_server, tmp_path, fault, cause):
+    output = printed("proxy/serving.py", small_model, tmp_path, *users_server, *FEW, "--fault", fault)
+    assert cause in causes(output)
+    _, sequences, escalations = account(output)
+    assert (sequences, escalations > 0) == ("24 paired", True)

@@ -15,7 +15,7 @@ from paritas.collectors.openai.streams import EventCutter, data_of
 from paritas.records import LogprobSemantics, TokenStatus
 
 pytestmark = [
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
     pytest.mark.skipif(bool(why_not_here("vllm")), reason=why_not_here("vllm") or ""),
 ]
 

@@ -29,7 +29,7 @@ from paritas.contracts.load import load_named
 from paritas.records import LogprobSemantics, Role, State, TokenStatus
 
 pytestmark = [
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
     pytest.mark.skipif(bool(why_not_here("vllm")), reason=why_not_here("vllm") or ""),
 ]
 

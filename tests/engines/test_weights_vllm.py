@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from paritas.collectors.torch.weights import weights_digest
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 # The CPU build repacks linear layers for its kernels and drops the originals: told to keep them it holds
 # what a GPU build holds.  What it does otherwise is asked first.
