@@ -1,7 +1,7 @@
 """The client against a real server: in order, again after a failure, and when it gives up."""
 
 import pytest
-from escalation_examples import config, escalation, plain
+from escalation_examples import DEADLINE_S, config, escalation, plain
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,7 +32,8 @@ class ServerOnSecondWait(ManualClock):
 
 def test_publish_in_order_and_repeat_safely(tmp_path):
     events = [escalation(n) for n in range(1, 1201)]
-    with serving(config(tmp_path)) as target, EscalationClient(target) as client:
+    # A call that is given up is sent again, and what it had brought counts as a repeat.
+    with serving(config(tmp_path)) as target, EscalationClient(target, timeout_s=DEADLINE_S) as client:
         assert client.publish(events) == Published(accepted=1200)
         assert client.publish(iter(events[-3:])) == Published(duplicates=3)
         assert client.publish([]) == Published()

@@ -4,7 +4,7 @@ import asyncio
 
 import grpc
 import pytest
-from escalation_examples import HOUR_NS, config, escalation, stub
+from escalation_examples import DEADLINE_S, HOUR_NS, config, escalation, stub
 
 from paritas.clock import ManualClock
 from paritas.contracts.model import Operator, Requirement
@@ -39,7 +39,7 @@ def target(tmp_path, clock):
 
 @pytest.fixture
 def client(target, clock):
-    with EscalationClient(target, clock=clock) as client:
+    with EscalationClient(target, clock=clock, timeout_s=DEADLINE_S) as client:
         yield client
 
 
