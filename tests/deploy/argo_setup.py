@@ -60,7 +60,7 @@ def _argument(name, value):
 
 def _build():
     """Build with the replacements of Argo's module, which only a main module can make."""
-    say(f"building the metrics of Argo Rollouts {VERSION} (a minute on two cores, 35 MB, once)")
+    say(f"building the metrics of Argo Rollouts {VERSION} (1 to 2 minutes on two cores, 35 MB, once)")
     what, folder = f"Argo Rollouts {VERSION}", CACHE / "argo.src"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
