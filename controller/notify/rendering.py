@@ -120,13 +120,11 @@ def _alert(entry: Entry, *, ends_ns: int) -> dict[str, Any]:
         annotations |= {"cause": causes[0].cause, "advice": causes[0].advice}
     # Two incidents may be alike but for their ids, as a violation and the lack of data are; they end by themselves.
     labels = {"incident_id": entry.current.incident_id, **_labels(entry)}
-    starts_ns = entry.opened_ns or entry.current.issued_ns
+    starts_ns = min(entry.opened_ns or entry.current.issued_ns, ends_ns)  # else refused: a clock may be ahead
     return {
         "labels": {"alertname": "ParitasClause", **{k: v for k, v in labels.items() if v}},
         "annotations": annotations,
-        "startsAt": _rfc3339(
-            min(starts_ns, ends_ns)
-        ),  # a clock may be ahead, and what ends before is refused
+        "startsAt": _rfc3339(starts_ns),
         "endsAt": _rfc3339(ends_ns),
     }
 
