@@ -2,14 +2,12 @@
 
 import importlib.metadata
 import json
-import socket
-import threading
-from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from emitter_scenes import Agent, socket_path
+from engines.broken_agents import Garbage, Mortal
 from engines.engines_setup import why_not_here
 from engines.vllm_scenes import (
     ENGINE,
@@ -151,34 +149,6 @@ def test_a_trace_tells_how_it_was_sampled_and_by_which_kernel(library):
     assert len({trace.kernel.digest for trace in traces.values()}) == 1
 
 
-class Garbage(threading.Thread):
-    """A socket that answers every connection with bytes that are no HTTP, or lets it wait for ever."""
-
-    def __init__(self, path, *, answers):
-        super().__init__(daemon=True)
-        self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.bind(str(path))
-        self._socket.listen(1)
-        self._answers, self.kept = answers, []
-
-    def run(self):
-        while True:
-            try:
-                peer, _ = self._socket.accept()
-            except OSError:
-                return
-            self.kept.append(peer)
-            if self._answers:
-                with suppress(OSError):  # who asked waits for a moment only, and has gone
-                    peer.sendall(b"\x00garbage\r\n\r\n" * 100)
-                peer.close()
-
-    def close(self):
-        self._socket.close()
-        for peer in self.kept:
-            peer.close()
-
-
 HURRIED = {
     "PARITAS_SHARE": "1",
     "PARITAS_TIMEOUT_S": "0.2",
@@ -213,15 +183,6 @@ def test_a_broken_agent_changes_nothing_and_what_is_lost_is_counted(plain_answer
         "10 sequences observed (8 asked for by us), 10 ended: 0 records delivered, 10 dropped ("
     )
     assert line.endswith("faults: none")
-
-
-class Mortal(Agent):
-    """An agent that dies with its first record."""
-
-    def _append(self, record):
-        super()._append(record)
-        if len(self.records) == 1:
-            threading.Thread(target=self.__exit__, daemon=True).start()
 
 
 def test_an_agent_that_dies_on_the_way_changes_nothing_either(plain_answers, tmp_path):
