@@ -129,7 +129,7 @@ def proxied(upstream: str, folder: Path, asked: argparse.Namespace) -> Iterator[
     with process(*words) as running:
         wait_until(lambda: knows_engine(f"http://{url}/paritas/healthz"), running, "paritas proxy")
         yield f"http://{url}"
-        threading.Event().wait(LINGER_S)  # its emitter sends within 0.2 s
+        threading.Event().wait(LINGER_S)  # until what was sent is judged
 
 
 def free_port() -> int:
@@ -196,16 +196,22 @@ def ask_all(url: str, asked: argparse.Namespace) -> list[Answer]:
 # ---- the training kernel -------------------------------------------------------------------------------
 
 
-def score_all(found: list[Answer], asked: argparse.Namespace, folder: Path) -> None:
-    """Score the tokens as a trainer does, and show them to Paritas."""
+def loaded(asked: argparse.Namespace):  # noqa: ANN201
+    """Load the trainer's model before anything is sampled: the contract wants both sides of a sequence within 60 s."""
     import torch
     from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(asked.model, dtype=torch.float32)
+
+
+def score_all(model, found: list[Answer], asked: argparse.Namespace, folder: Path) -> None:  # noqa: ANN001
+    """Score the tokens as a trainer does, and show them to Paritas."""
+    import torch
 
     from paritas.collectors.torch import Names, TorchCollector
     from paritas.collectors.torch.identity import training_kernel
     from paritas.records import LogprobSemantics, Sampling
 
-    model = AutoModelForCausalLM.from_pretrained(asked.model, dtype=torch.float32)
     if asked.fault == "stale":
         take_steps(model, found)
     # A trainer that does not say which law its numbers follow is compared as it is; one that says "raw" of a
@@ -252,10 +258,12 @@ def main() -> None:
             print(f"server: {upstream}", flush=True)
             with proxied(upstream, folder, asked) as url:
                 print(f"proxy:  {url}", flush=True)
+                model = loaded(asked)
                 found = ask_all(url, asked)
-        print(f"{len(found)} answers, {sum(len(one.ids) for one in found)} tokens: scoring", flush=True)
-        score_all(found, asked, folder)
-        threading.Event().wait(LINGER_S)
+                print(
+                    f"{len(found)} answers, {sum(len(one.ids) for one in found)} tokens: scoring", flush=True
+                )
+                score_all(model, found, asked, folder)
 
 
 if __name__ == "__main__":
