@@ -4,9 +4,16 @@ GPU_PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Failures are told at once: a run that is cut off has said what it found.
+TELLS := --instafail --durations=15
+# QUICK=1 leaves out what is marked `thorough` (pyproject.toml), and parts that only it needs.
+CHOSEN := $(if $(QUICK),-m "not thorough")
+QUICK_PARTS := kafka flink routers kubernetes alertmanager
+QUICK_ENGINES := torch trl vllm llamacpp
+ENGINES ?= $(if $(QUICK),$(QUICK_ENGINES))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit kafka parts engines test-system test-faults test-deploy test-engines example-proxy example-grpo example-trl example-shadow \
+.PHONY: help demo test lint types unit kafka parts deploy-parts engines test-system test-faults test-deploy test-engines example-proxy example-grpo example-trl example-shadow \
 	test-gpu bench bench-core bench-system bench-statistics bench-engines bench-gpu proto clean
 
 help:  ## show the targets
@@ -33,25 +40,27 @@ types: $(STAMP)  ## mypy --strict
 	$(BIN)/mypy
 
 unit: $(STAMP)  ## tests, doctests and documentation examples, in random order on both cores
-	$(BIN)/pytest -n auto --ignore=tests/system --ignore=tests/engines --ignore=tests/gpu --ignore=tests/deploy tests src/paritas README.md docs
+	$(BIN)/pytest -n auto --instafail --ignore=tests/system --ignore=tests/engines --ignore=tests/gpu --ignore=tests/deploy tests src/paritas README.md docs
 
 kafka: $(STAMP)  ## a Kafka broker for development (Java and Maven; in the foreground)
 	deploy/kafka/kafka.sh run
 
 parts: $(STAMP)  ## fetch and build the real parts into .cache, once (Kafka, Flink, a collector, Jaeger, routers, a Kubernetes API server, Alertmanager)
-	@$(BIN)/python tests/system/parts.py
+	@$(BIN)/python tests/system/parts.py $(if $(QUICK),$(QUICK_PARTS))
 
-test-system: $(STAMP) parts  ## against real parts; what cannot be had here is skipped and named
-	$(BIN)/pytest -rs tests/system --ignore=tests/system/test_flink_live.py
+test-system: $(STAMP) parts  ## against real parts; what cannot be had here is skipped and named; QUICK=1 as .ci/run does
+	$(BIN)/pytest -rs $(TELLS) $(CHOSEN) tests/system --ignore=tests/system/test_flink_live.py
 
 test-faults: $(STAMP) parts  ## agent, detector and broker killed, cut off and starved; verdicts must not change
-	PARITAS_FAULT_ROUNDS=56 PARITAS_FAULT_OUTAGE_S=120 $(BIN)/pytest -rs tests/system/test_agent_faults.py \
+	PARITAS_FAULT_ROUNDS=56 PARITAS_FAULT_OUTAGE_S=120 $(BIN)/pytest -rs $(TELLS) tests/system/test_agent_faults.py \
 		tests/system/test_agent_disk_full.py tests/system/test_detector_faults.py tests/system/test_flink_live.py
 
-test-deploy: $(STAMP)  ## chart, policy and operator against a real Kubernetes API server; image really built and run; stack, rules, dashboards
+deploy-parts: $(STAMP)  ## the same for what is deployed (Helm, linters, Prometheus, Argo's metric, buildah and podman)
 	@$(BIN)/python tests/system/parts.py kafka kubernetes alertmanager
 	@$(BIN)/python tests/deploy/parts.py
-	$(BIN)/pytest -rs tests/deploy
+
+test-deploy: $(STAMP) deploy-parts  ## chart, policy and operator against a real Kubernetes API server; image really built and run; stack, rules, dashboards
+	$(BIN)/pytest -rs $(TELLS) $(CHOSEN) tests/deploy
 
 engines: $(STAMP)  ## torch, TRL, vLLM for CPU and llama.cpp in one environment of their own (8 GB, once)
 	@$(BIN)/python tests/engines/engines_setup.py $(ENGINES)
@@ -59,7 +68,7 @@ engines: $(STAMP)  ## torch, TRL, vLLM for CPU and llama.cpp in one environment 
 test-engines: $(STAMP)  ## against real PyTorch, TRL, vLLM and llama.cpp on the CPU; ENGINES=… names fewer parts
 	@if $(BIN)/python tests/engines/engines_setup.py $(ENGINES); \
 	then OMP_NUM_THREADS=1 .cache/engines-venv/bin/python -m pytest --confcutdir=tests/engines -rs \
-		-o faulthandler_timeout=600 --durations=10 -n 2 --dist loadfile $(if $(FILES),$(FILES),tests/engines); \
+		-o faulthandler_timeout=600 $(TELLS) $(CHOSEN) -n 2 --dist loadfile $(if $(FILES),$(FILES),tests/engines); \
 	else echo "skipped: tests/engines, for the reason above"; fi
 
 MODEL = $$(PYTHONPATH=tests .cache/engines-venv/bin/python -c 'from engines.real_model import model_dir; print(model_dir())')

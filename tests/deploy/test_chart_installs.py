@@ -117,6 +117,7 @@ def test_names_of_digits_and_flags_are_names(release, tmp_path):
     assert bound["subjects"] == [{"kind": "ServiceAccount", "name": "9", "namespace": release.namespace}]
 
 
+@pytest.mark.thorough
 def test_a_release_goes_from_each_values_file_to_the_next(release):
     release.install(MINIMAL)
     for number, case in enumerate(CASES, 2):

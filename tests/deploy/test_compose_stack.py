@@ -29,7 +29,7 @@ from paritas.client import EscalationClient
 from paritas.controller.config import TlsFiles
 
 MISSING = why_no_part("kafka") or why_not("tools")
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=str(MISSING))
+pytestmark = [pytest.mark.thorough, pytest.mark.skipif(bool(MISSING), reason=str(MISSING))]
 
 ROOT = Path(__file__).parents[2]
 BOARDS = ROOT / "deploy" / "grafana"

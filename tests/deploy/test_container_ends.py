@@ -22,6 +22,7 @@ pytestmark = pytest.mark.skipif(bool(why_not("containers")), reason=str(why_not(
 
 GRACE_S = 30  # of a pod, unless it says otherwise
 OURS = b"paritas-ingest"
+TOLD = pytest.param("SIGTERM", marks=pytest.mark.thorough)  # `kill -9` leaves more to go on from
 FROM_NOW = SubscriptionOptions(start=StartAt.SNAPSHOT)
 # So that a signal finds something queued: twenty seconds for what is sent, or a minute and a half. One at a time, since
 # a batch goes out whole and is paid for afterwards: one that took all that was sent would leave nothing.
@@ -95,7 +96,7 @@ def test_what_kill_9_leaves_is_delivered_by_the_next_container(scene):
 
 
 @pytest.mark.skipif(bool(why_no_part("kafka")), reason=str(why_no_part("kafka")))
-@pytest.mark.parametrize("end", ["SIGTERM", "kill -9"])
+@pytest.mark.parametrize("end", [TOLD, "kill -9"])
 def test_what_no_broker_took_is_on_the_volume_until_one_is_there(scene, tmp_path, end):
     kafka = PodKafka(scene.pod, tmp_path / "kafka")
     brokers = f"bootstrap: ['{kafka.bootstrap}']"
@@ -124,7 +125,7 @@ def judged(detector):
     return sum(n for name, n in told.items() if name.startswith("paritas_detect_sequences_total"))
 
 
-@pytest.mark.parametrize("end", ["SIGTERM", "kill -9"])
+@pytest.mark.parametrize("end", [TOLD, "kill -9"])
 def test_a_detector_goes_on_where_it_was(scene, end):
     """What was judged before and what came while it was away are each judged once."""
     with scene.agent() as agent, scene.controller() as controller:

@@ -52,7 +52,10 @@ LLAMA_CMAKE = "-DLLAVA_BUILD=OFF " + " ".join(
     f"-DLLAMA_BUILD_{name}=OFF" for name in ("TESTS", "TOOLS", "EXAMPLES", "SERVER")
 )
 # The tests run in this environment too, hence pytest; paritas is editable, so a change needs no installation.
-TEST_TOOLS = ("pytest>=9.0", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "hypothesis>=6.130", "sybil>=9.0")
+TEST_TOOLS = (
+    *("pytest>=9.0", "pytest-instafail>=0.5", "pytest-timeout>=2.3", "pytest-xdist>=3.6"),
+    *("hypothesis>=6.130", "sybil>=9.0"),
+)
 PARTS = {
     part.name: part
     for part in (

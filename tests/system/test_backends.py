@@ -33,6 +33,7 @@ from paritas.records import Role
 from paritas.wire import decode, names
 
 pytestmark = [
+    pytest.mark.thorough,  # both programs take minutes to build
     pytest.mark.usefixtures("programs"),
     pytest.mark.timeout(1200),  # the first test may have to build the programs
 ]

@@ -123,6 +123,7 @@ def test_a_topic_that_is_not_there(serving_broker, tmp_path):
         )
 
 
+@pytest.mark.thorough
 def test_a_broker_that_is_away_is_waited_for_and_said_once(topic, serving_broker, tmp_path):
     write(topic, made([1]))
     serving_broker.stop()

@@ -70,6 +70,7 @@ def test_a_chain_under_faults_says_what_an_undisturbed_one_says(
     assert judged.escalations
 
 
+@pytest.mark.thorough
 def test_a_broker_gone_for_long_costs_nothing(tmp_path, capsys, serving_broker):
     place = KafkaPlace(serving_broker, "long-outage")
     with campaign_of(tmp_path, place, SEED) as campaign:

@@ -87,6 +87,7 @@ def test_what_it_cannot_do_and_the_last_replica_change_nothing(tmp_path, kind, w
     assert serving == {"r0", "r1"}
 
 
+@pytest.mark.thorough
 def test_a_replica_that_is_dead_does_not_come_in_and_nobody_leaves_for_it(tmp_path, kind, workers):
     async def scene():
         dead = f"http://127.0.0.1:{free_port()}"

@@ -167,6 +167,7 @@ def test_tls(settings, serving_broker):
         assert len(log.read(position.partition, position.offset, limit=1)) == 1
 
 
+@pytest.mark.thorough
 def test_what_keeps_tls_from_working_is_named(settings, serving_broker, tmp_path):
     def refusal(**changes):
         with pytest.raises(ParitasError) as caught:

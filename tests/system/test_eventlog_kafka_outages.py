@@ -24,7 +24,7 @@ def settings(serving_broker, request):
     return fresh_topic(serving_broker, request)
 
 
-@pytest.mark.parametrize("how", ["stop", "kill"])
+@pytest.mark.parametrize("how", [pytest.param("stop", marks=pytest.mark.thorough), "kill"])
 def test_nothing_is_lost_or_doubled_when_the_broker_goes_away(how, settings, serving_broker):
     """A broker that ends in the middle, and comes back: settled records are there, the rest is shipped again."""
     impatient = replace(settings, connect_timeout_s=1, request_timeout_s=1, delivery_timeout_s=2)

@@ -79,7 +79,7 @@ def test_the_topic_has_what_can_go_differently(one_process):
     assert len({e.event_id for e in escalations}) == len(escalations)
 
 
-@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("parallelism", [pytest.param(1, marks=pytest.mark.thorough), 2])
 def test_verdicts_and_escalations_equal_those_of_one_process(
     flink, spans, one_process, tmp_path, parallelism
 ):
@@ -95,6 +95,7 @@ def same(found, expected):
     return True
 
 
+@pytest.mark.thorough
 def test_a_task_manager_killed_in_between_changes_nothing(flink, spans, one_process, tmp_path):
     job = Job(flink, spans, tmp_path, "killed", parallelism=2)
     name = until(lambda: running_job(flink), timeout_s=DEADLINE_S, what=job.log.read_text)

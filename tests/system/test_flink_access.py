@@ -17,7 +17,7 @@ from paritas.agent.eventlog.kafka_shipper import KafkaShipper
 from paritas.contracts.load import load_named
 
 DEADLINE_S = 240
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.thorough]
 
 
 @pytest.fixture

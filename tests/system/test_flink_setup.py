@@ -46,6 +46,7 @@ def test_a_missing_tool_is_named(present, text, tmp_path):
     assert not (tmp_path / "cache").exists()
 
 
+@pytest.mark.thorough
 def test_without_the_network_one_line_says_so_and_nothing_is_used(cache):
     code, said = set_up(cache, PIP_INDEX_URL=NOWHERE, PIP_RETRIES="0", PIP_CONFIG_FILE=os.devnull)
     assert code == 1

@@ -82,6 +82,7 @@ def test_a_pod_without_its_sidecar_is_named_and_resolved_when_it_is_deleted(clus
         assert telling.command.out.splitlines()[-1].endswith(" rosters written, 0 failed")
 
 
+@pytest.mark.thorough
 def test_into_paritas_up_and_an_api_server_that_is_away_is_said_and_survived(cluster, folder):
     (folder / "contract.yaml").write_text(CONTRACT)
     config = cluster.kubeconfig()

@@ -197,7 +197,7 @@ def again_told(lines, state):
     return [e for e in lines if e.kind.value == "applied" and (e.key.slice, e.revision) in known]
 
 
-@pytest.mark.parametrize("seed", [7, 8])
+@pytest.mark.parametrize("seed", [pytest.param(7, marks=pytest.mark.thorough), 8])
 def test_killed_anywhere_it_ends_as_if_nobody_had_been_killed(folder, seed):
     with Scene(folder) as scene, scene.envoy(), ExitStack() as stack:
         records = [*scene.records("stale"), *scene.records("healthy", copies=6)]

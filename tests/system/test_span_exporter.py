@@ -161,7 +161,7 @@ def test_a_span_that_cannot_be_encoded_is_counted_not_raised(settings):
     exporter.shutdown()
 
 
-@pytest.mark.parametrize("how", ["stop", "kill"])
+@pytest.mark.parametrize("how", [pytest.param("stop", marks=pytest.mark.thorough), "kill"])
 def test_every_span_is_accounted_for_when_the_broker_goes_away(how, settings, serving_broker):
     impatient = replace(settings, connect_timeout_s=1, request_timeout_s=1, delivery_timeout_s=2)
     exporter = KafkaSpanExporter(impatient, shutdown_timeout_s=PATIENT_S)
