@@ -51,6 +51,7 @@ def test_a_temperature_on_one_side_is_named(desk, small_model, inference):
     assert causes(report)[0] == "temperature_mismatch"
 
 
+@pytest.mark.thorough
 def test_the_same_temperature_on_both_sides_is_healthy(desk, small_model, inference):
     _, report, _ = desk.certify(f"hf:{small_model},dtype=float32", inference, "--temperature", "0.6")
     assert report["certify"]["laws"]["scored"]["temperature"] == 0.6
@@ -70,6 +71,7 @@ def test_a_server_that_was_not_refitted_is_stale(desk, small_model, inference, h
     assert causes(report)[0] == "stale_weights"
 
 
+@pytest.mark.thorough
 def test_positions_turned_differently_drift(desk, small_model, inference, tmp_path):
     turned = changed_rope(small_model, tmp_path / "turned", 10_000.0)
     code, report, _ = desk.certify(f"hf:{turned},dtype=float32", inference, "--max-tokens", "64")

@@ -79,6 +79,7 @@ def causes(output):
     return set(re.findall(r"looks like (\w+)", output))
 
 
+@pytest.mark.thorough
 def test_serving_with_a_server_of_its_own_names_a_truncated_support(small_model, tmp_path):
     output = printed("proxy/serving.py", small_model, tmp_path, *FEW, "--fault", "top-p")
     assert "support_mismatch" in causes(output)
@@ -86,7 +87,7 @@ def test_serving_with_a_server_of_its_own_names_a_truncated_support(small_model,
     assert (sequences, escalations > 0) == ("24 paired", True)
 
 
-@pytest.mark.parametrize("name", ["grpo/grpo.py", "trl/train.py"])
+@pytest.mark.parametrize("name", ["grpo/grpo.py", pytest.param("trl/train.py", marks=pytest.mark.thorough)])
 def test_a_healthy_training_is_quiet(few_layers, tmp_path, name):
     output = printed(name, few_layers, tmp_path, *SMALL, "--steps", STEPS)
     rows = STEPS * GROUP * PROMPTS
@@ -102,6 +103,7 @@ def up_to(text, lines):
             return
 
 
+@pytest.mark.thorough
 def test_a_sampler_that_is_not_refreshed_is_found_while_it_runs(few_layers, tmp_path):
     # Judging waits for a second of silence, or ten of traffic: a thousand steps take longer on any machine.
     words = (*SMALL, "--steps", 1000, "--fault", "stale")
@@ -111,7 +113,10 @@ def test_a_sampler_that_is_not_refreshed_is_found_while_it_runs(few_layers, tmp_
     assert not any(line.startswith("step 999:") for line in lines)
 
 
-@pytest.mark.parametrize(("name", "fault"), [("grpo/grpo.py", "lost"), ("trl/train.py", "stale")])
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [("grpo/grpo.py", "lost"), pytest.param("trl/train.py", "stale", marks=pytest.mark.thorough)],
+)
 def test_weights_that_were_lost_on_the_way_are_found_in_the_numbers(few_layers, tmp_path, name, fault):
     output = printed(name, few_layers, tmp_path, *SMALL, "--steps", STEPS, "--fault", fault)
     assert "CRITICAL" in output
@@ -137,7 +142,13 @@ def test_serving_healthy_is_quiet(small_model, users_server, tmp_path):
     assert account(output) == (2 * 24 + 24, "24 paired", 0)
 
 
-@pytest.mark.parametrize(("fault", "cause"), [("temperature", "wrong_law"), ("stale", "stale_weights")])
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [
+        pytest.param("temperature", "wrong_law", marks=pytest.mark.thorough),
+        ("stale", "stale_weights"),
+    ],
+)
 def test_serving_faults_are_named(small_model, users_server, tmp_path, fault, cause):
     output = printed("proxy/serving.py", small_model, tmp_path, *users_server, *FEW, "--fault", fault)
     assert cause in causes(output)

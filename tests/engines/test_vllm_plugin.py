@@ -166,7 +166,9 @@ def plain_answers(small_model, prompts, tmp_path_factory):
     return asked, offline(folder, asked, environment(folder))[0]
 
 
-@pytest.mark.parametrize("agent", ["absent", "garbage", "silent"])
+@pytest.mark.parametrize(
+    "agent", ["absent", *(pytest.param(how, marks=pytest.mark.thorough) for how in ("garbage", "silent"))]
+)
 def test_a_broken_agent_changes_nothing_and_what_is_lost_is_counted(plain_answers, tmp_path, agent):
     asked, plain = plain_answers
     with socket_path() as path:
@@ -185,6 +187,7 @@ def test_a_broken_agent_changes_nothing_and_what_is_lost_is_counted(plain_answer
     assert line.endswith("faults: none")
 
 
+@pytest.mark.thorough
 def test_an_agent_that_dies_on_the_way_changes_nothing_either(plain_answers, tmp_path):
     asked, plain = plain_answers
     with socket_path() as path, Mortal(path) as agent:
@@ -339,6 +342,7 @@ def test_healthy_bf16_is_quiet_and_stale_weights_are_found(small_model, prompts,
     assert found[0] == "stale_weights"
 
 
+@pytest.mark.thorough
 def test_a_wrong_temperature_is_found(small_model, prompts, trainer, tmp_path):
     inference, rows = rollouts(small_model, prompts, tmp_path, temperature=0.6)
     violated, found = causes(inference, trained(trainer, rows))
@@ -349,6 +353,7 @@ def test_a_wrong_temperature_is_found(small_model, prompts, trainer, tmp_path):
     assert "paired" in violated  # raw against temperature: no ratio is formed
 
 
+@pytest.mark.thorough
 def test_top_p_on_one_side_only_is_found(small_model, prompts, trainer, tmp_path):
     inference, rows = rollouts(
         small_model, prompts, tmp_path, engine={"logprobs_mode": "processed_logprobs"}, top_p=0.8

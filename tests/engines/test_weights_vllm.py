@@ -67,6 +67,7 @@ def test_trainer_and_engine_agree_on_equal_weights(small_model, tmp_path):
     assert engines_word(small_model, tmp_path, "keep") == weights_digest(trainer).text != ""
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(bool(why_not_here("vllm")), reason=why_not_here("vllm") or "")
 def test_repacked_weights_are_unknown_and_not_another_digest(small_model, tmp_path):
     assert engines_word(small_model, tmp_path, "pack") == "layout"
