@@ -178,6 +178,7 @@ def test_a_sampler_that_was_not_refitted_is_stale(desk, small_model, newer):
     assert causes(report)[0] == "stale_weights"
 
 
+@pytest.mark.thorough
 def test_positions_turned_differently_drift(desk, small_model, tmp_path):
     turned = changed_rope(small_model, tmp_path / "turned", 10_000.0)
     pair = f"hf:{small_model},dtype=float32", f"hf:{turned},dtype=bfloat16"

@@ -43,6 +43,7 @@ def test_a_real_vllm_is_healthy(healthy):
     assert report["accounting"]["pairs"]["paired"] == 32
 
 
+@pytest.mark.thorough
 def test_a_temperature_on_one_side_is_named(desk, small_model, inference):
     train = f"hf:{small_model},dtype=float32,temperature=1"
     code, report, _ = desk.certify(train, inference, "--temperature", "0.6")
@@ -64,6 +65,7 @@ def test_top_p_on_one_side_is_named(desk, small_model, inference):
     assert causes(report)[0] == "support_mismatch"
 
 
+@pytest.mark.thorough
 def test_a_server_that_was_not_refitted_is_stale(desk, small_model, inference, healthy, tmp_path):
     newer = learned(small_model, tmp_path / "newer", healthy[2] / "serve.jsonl.gz", steps=4)
     code, report, _ = desk.certify(f"hf:{newer},dtype=float32", inference)

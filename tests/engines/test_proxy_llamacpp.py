@@ -319,6 +319,7 @@ def test_healthy_q4_1_is_quiet_and_stale_weights_are_found(many, trainer, tmp_pa
     assert "paired" in violated  # sequences of other weights do not pair
 
 
+@pytest.mark.thorough
 def test_a_wrong_temperature_is_found(many, trainer, tmp_path):
     inference, rows = rollouts(many, tmp_path, **{**NEUTRAL, "temperature": 0.6})
     violated, found, facts = judged(inference, trainer.traces(rows))
