@@ -40,7 +40,7 @@ types: $(STAMP)  ## mypy --strict
 	$(BIN)/mypy
 
 unit: $(STAMP)  ## tests, doctests and documentation examples, in random order on both cores
-	$(BIN)/pytest -n auto --instafail --ignore=tests/system --ignore=tests/engines --ignore=tests/gpu --ignore=tests/deploy tests src/paritas README.md docs
+	$(BIN)/pytest -n auto --ignore=tests/system --ignore=tests/engines --ignore=tests/gpu --ignore=tests/deploy tests src/paritas README.md docs
 
 kafka: $(STAMP)  ## a Kafka broker for development (Java and Maven; in the foreground)
 	deploy/kafka/kafka.sh run
