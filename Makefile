@@ -55,17 +55,17 @@ test-faults: $(STAMP) parts  ## agent, detector and broker killed, cut off and s
 	PARITAS_FAULT_ROUNDS=56 PARITAS_FAULT_OUTAGE_S=120 $(BIN)/pytest -rs $(TELLS) tests/system/test_agent_faults.py \
 		tests/system/test_agent_disk_full.py tests/system/test_detector_faults.py tests/system/test_flink_live.py
 
-deploy-parts: $(STAMP)  ## the same for what is deployed (Helm, linters, Prometheus, Argo's metric, buildah and podman)
+deploy-parts: $(STAMP)  ## fetch and build what test-deploy needs, once (Helm, linters, Prometheus, Argo's metric, buildah and podman)
 	@$(BIN)/python tests/system/parts.py kafka kubernetes alertmanager
 	@$(BIN)/python tests/deploy/parts.py
 
-test-deploy: $(STAMP) deploy-parts  ## chart, policy and operator against a real Kubernetes API server; image really built and run; stack, rules, dashboards
+test-deploy: $(STAMP) deploy-parts  ## chart, policy and operator against a real Kubernetes API server; image really built and run; stack, rules, dashboards; QUICK=1 too
 	$(BIN)/pytest -rs $(TELLS) $(CHOSEN) tests/deploy
 
 engines: $(STAMP)  ## torch, TRL, vLLM for CPU and llama.cpp in one environment of their own (8 GB, once)
 	@$(BIN)/python tests/engines/engines_setup.py $(ENGINES)
 
-test-engines: $(STAMP)  ## against real PyTorch, TRL, vLLM and llama.cpp on the CPU; ENGINES=… names fewer parts
+test-engines: $(STAMP)  ## against real PyTorch, TRL, vLLM and llama.cpp on the CPU; ENGINES=… names fewer parts; QUICK=1 too
 	@if $(BIN)/python tests/engines/engines_setup.py $(ENGINES); \
 	then OMP_NUM_THREADS=1 .cache/engines-venv/bin/python -m pytest --confcutdir=tests/engines -rs \
 		-o faulthandler_timeout=600 $(TELLS) $(CHOSEN) -n 2 --dist loadfile $(if $(FILES),$(FILES),tests/engines); \

@@ -104,9 +104,12 @@ def set_up(missing_tool, fetch, *, say, ready):
     return 1 if reason else 0
 
 
-def set_up_all(names, reason_of):
-    """Get every named part that can be had, and say so; return 0."""
-    for name in names:
+def set_up_all(names, reason_of, *, known):
+    """Get every named part, or all, that can be had, and say so; return 0, or 2 for a name that is none."""
+    if unknown := [name for name in names if name not in known]:
+        sys.stderr.write(f"no such part: {', '.join(unknown)} (there are {', '.join(known)})\n")
+        return 2
+    for name in names or known:
         reason = reason_of(name)
         sys.stdout.write(f"{name}: {f'not to be had here: {reason}' if reason else 'ready'}\n")
         sys.stdout.flush()

@@ -122,8 +122,19 @@ def test_a_part_is_there_or_says_why_not(missing, fetch, code, said, capsys):
 
 def test_every_named_part_is_told(capsys):
     reasons = {"one": None, "other": "needs Go"}
-    assert set_up_all(reasons, reasons.get) == 0
+    assert set_up_all(["other"], reasons.get, known=reasons) == 0
+    assert capsys.readouterr().out == "other: not to be had here: needs Go\n"
+
+
+def test_without_a_name_all_are_told(capsys):
+    reasons = {"one": None, "other": "needs Go"}
+    assert set_up_all([], reasons.get, known=reasons) == 0
     assert capsys.readouterr().out == "one: ready\nother: not to be had here: needs Go\n"
+
+
+def test_a_name_that_is_none_is_one_line(capsys):
+    assert set_up_all(["one", "tow"], broken, known=("one", "two")) == 2
+    assert capsys.readouterr() == ("", "no such part: tow (there are one, two)\n")
 
 
 def test_an_error_that_is_not_awaited_is_raised():

@@ -74,14 +74,20 @@ def process(*words: object, **more: object) -> "Iterator[subprocess.Popen[bytes]
         running.wait(START_S)
 
 
-def wait_until(is_there, running: "subprocess.Popen[bytes]", what: str) -> None:  # noqa: ANN001
+def wait_until(is_there, running: "subprocess.Popen[bytes]", what: str, log: Path | None = None) -> None:  # noqa: ANN001
     for _ in range(round(START_S / 0.2)):
         if is_there():
             return
         if running.poll() is not None:
             break
         threading.Event().wait(0.2)
-    sys.exit(f"{what} did not start")
+    sys.exit(f"{what} did not start{last_said(log) if log else ''}")
+
+
+def last_said(log: Path) -> str:
+    """Return a process's last line: its log does not outlive us."""
+    lines = log.read_text(errors="replace").splitlines()
+    return next((f": {line}" for line in reversed(lines) if line.strip()), "")
 
 
 @contextmanager
@@ -110,7 +116,7 @@ def engine(asked: argparse.Namespace, folder: Path) -> Iterator[str]:
         process(*words, stdout=log, stderr=log, env=os.environ | settings) as running,
     ):
         url = f"http://127.0.0.1:{port}"
-        wait_until(lambda: answers(f"{url}/health"), running, "vLLM")
+        wait_until(lambda: answers(f"{url}/health"), running, "vLLM", folder / "engine.log")
         yield url
 
 

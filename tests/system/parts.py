@@ -37,8 +37,8 @@ def why_not(name: str) -> str | None:
 
 
 def main(names: list[str]) -> int:
-    """Get every named part that can be had; return 0."""
-    return part_setup.set_up_all(names or list(PARTS), why_not)
+    """Get every named part that can be had; return 0, or 2 for a name that is none."""
+    return part_setup.set_up_all(names, why_not, known=PARTS)
 
 
 if __name__ == "__main__":
